@@ -1,0 +1,97 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+)
+
+// RecordTooLargeError says that a record can never be sent under the Config's limits. It was not sent.
+type RecordTooLargeError struct {
+	Topic string
+	// Size is the most the record may take up in a batch of its own, framing and headers included.
+	Size int
+	// Limit is what it may take up at most.
+	Limit int
+	// Setting is the Config field that sets the limit: MaxRequestSize or BufferMemory.
+	Setting string
+}
+
+func (e *RecordTooLargeError) Error() string {
+	property := "max.request.size"
+	if e.Setting == "BufferMemory" {
+		property = "buffer.memory"
+	}
+	return fmt.Sprintf("record for topic %s takes up to %d bytes, more than %s (%s) allows, which is %d", e.Topic, e.Size, e.Setting, property, e.Limit)
+}
+
+// SerializationError says that a Serializer refused a record's key or value. The record was not sent.
+type SerializationError struct {
+	Topic string
+	// Part is "key" or "value".
+	Part string
+	// Err is what the Serializer returned.
+	Err error
+}
+
+func (e *SerializationError) Error() string {
+	return fmt.Sprintf("serialize the %s of a record for topic %s: %v", e.Part, e.Topic, e.Err)
+}
+
+// Unwrap returns what the Serializer returned.
+func (e *SerializationError) Unwrap() error { return e.Err }
+
+// ConfigError is one complaint about a Config or a Java property. [Config.Validate], [New] and
+// [FromProperties] join all they have, each as a ConfigError of its own.
+type ConfigError struct {
+	// Field is the Config field, empty for a property that has none.
+	Field string
+	// Property is the Java name, empty for a field that has none.
+	Property string
+	// Reason says what is wrong and what would be right.
+	Reason string
+}
+
+func (e *ConfigError) Error() string {
+	name := e.Field
+	switch {
+	case name == "":
+		name = e.Property
+	case e.Property != "":
+		name += " (" + e.Property + ")"
+	}
+	return "config: " + name + ": " + e.Reason
+}
+
+// complaints collects ConfigErrors.
+type complaints []error
+
+func (c *complaints) add(field, property, format string, args ...any) {
+	*c = append(*c, &ConfigError{Field: field, Property: property, Reason: fmt.Sprintf(format, args...)})
+}
+
+func (c complaints) join() error { return errors.Join(c...) }
+
+// IsRetriable reports whether the same record may succeed in a new Send: a broker was not reachable, the
+// buffer was full, a timeout was over. The producer itself has already retried for as long as it may; a
+// record that [MayHaveBeenWritten] can be in the log twice after a new Send.
+func IsRetriable(err error) bool {
+	if IsFatal(err) {
+		return false
+	}
+	var r interface{ Retriable() bool }
+	return errors.As(err, &r) && r.Retriable()
+}
+
+// IsFatal reports whether the producer is finished: it was closed, fenced by another one, or may not do what
+// it was made for. Every later Send will fail too; close it.
+func IsFatal(err error) bool {
+	var f interface{ Fatal() bool }
+	return errors.As(err, &f) && f.Fatal()
+}
+
+// MayHaveBeenWritten reports whether a record that failed can be in the log nevertheless: it was sent at least
+// once, and no answer said what became of it. Where it is false, the record is certainly not in the log.
+func MayHaveBeenWritten(err error) bool {
+	var w interface{ MayHaveBeenWritten() bool }
+	return errors.As(err, &w) && w.MayHaveBeenWritten()
+}
