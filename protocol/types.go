@@ -61,4 +61,8 @@ func (p ProducerID) Valid() bool { return p.ID >= 0 }
 type Frame struct {
 	Buffers net.Buffers
 	Size    int // bytes in Buffers, length prefix included
+	// NotifySent asks the connection to tell at once when the frame was written. It is for requests
+	// without a response (acks=0), whose only news that is; for all others the news may wait until
+	// something else happens, which saves a wake-up per request.
+	NotifySent bool
 }
