@@ -283,7 +283,9 @@ func (w *windows) Rate(c *Counter, now time.Time) float64 {
 
 // Ratio is the part of the time up to now that c, which counts nanoseconds, makes up. It may be above 1 where
 // several goroutines add to c.
-func (w *windows) Ratio(c *Counter, now time.Time) float64 { return w.Rate(c, now) / float64(time.Second) }
+func (w *windows) Ratio(c *Counter, now time.Time) float64 {
+	return w.Rate(c, now) / float64(time.Second)
+}
 
 // AvgMax is the average and the maximum of what s observed over the windows; zeros if nothing was.
 func (w *windows) AvgMax(s *Stat, now time.Time) (avg, highest float64) {
