@@ -37,8 +37,8 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%d bytes exceed the buffer memory of %d bytes", e.Size, e.Total)
 }
 
-// Config is what New needs. The hooks may be nil. They are called without any lock held, by the goroutine
-// that allocates; one that panics costs no memory.
+// Config is what New needs. The hooks may be nil. They are called without any lock held, by the goroutines
+// that allocate, several at once; one that panics costs no memory.
 type Config struct {
 	// Total is the bound in bytes (buffer.memory).
 	Total int64
@@ -66,7 +66,7 @@ type BufferPool struct {
 	smallSlabs  [][]byte // free list of SmallSlabSize
 	waiters     queue
 	idleWaiters *waiter       // linked by next: channel and timer are used again
-	out         map[*byte]int // under -tags invariants: capacity of each slab lent
+	out         map[*byte]int // only under -tags invariants: the slabs lent and their capacities
 }
 
 // New returns a pool of cfg.Total bytes, all of them free and none of them made yet.
@@ -125,15 +125,16 @@ func (p *BufferPool) TryAllocate(dst [][]byte, n int, small bool) ([][]byte, boo
 		return dst, false
 	}
 	g := p.shape(n, small)
-	grown := slices.Grow(dst, g.count()) // not under the lock
+	dst = slices.Grow(dst, g.count()) // not under the lock
 	p.mu.Lock()
 	if p.closed || p.waiters.head != nil || p.free < g.bytes() {
 		p.mu.Unlock()
 		return dst, false
 	}
-	grown, missing := p.takeLocked(grown, g)
+	had := len(dst)
+	dst, missing := p.takeLocked(dst, g)
 	p.unlock()
-	return p.makeSlabs(grown, missing), true
+	return p.complete(dst, had, missing), true
 }
 
 // takeLocked lends g: it appends to dst what lies in the free lists and returns which slabs are still to be
@@ -179,14 +180,17 @@ func (p *BufferPool) listedLocked() int64 {
 	return int64(len(p.slabs))*SlabSize + int64(len(p.smallSlabs))*SmallSlabSize
 }
 
-// makeSlabs appends the slabs that takeLocked did not find. The order within a grant does not matter to
-// the caller.
-func (p *BufferPool) makeSlabs(dst [][]byte, missing grant) [][]byte {
+// complete makes the slabs that takeLocked did not find, outside the lock because that clears memory. The
+// grant is then dst[had:].
+func (p *BufferPool) complete(dst [][]byte, had int, missing grant) [][]byte {
 	for range missing.slabs {
 		dst = append(dst, make([]byte, 0, SlabSize))
 	}
 	if missing.tail > 0 {
 		dst = append(dst, make([]byte, 0, missing.tail))
+	}
+	if invariants.Enabled {
+		p.noteLent(dst[had:])
 	}
 	return dst
 }
@@ -206,6 +210,9 @@ func (p *BufferPool) Release(slabs [][]byte) {
 // putLocked takes one slab back. p.mu must be held.
 func (p *BufferPool) putLocked(s []byte) {
 	n := cap(s)
+	if invariants.Enabled {
+		p.noteReturnedLocked(s)
+	}
 	p.free += int64(n)
 	p.lent -= int64(n)
 	if p.closed {
@@ -225,12 +232,6 @@ func (p *BufferPool) unlock() {
 		p.checkLocked()
 	}
 	p.mu.Unlock()
-}
-
-func (p *BufferPool) checkLocked() {
-	invariants.Check(p.free >= 0 && p.lent >= 0 && p.free+p.lent == p.total,
-		"buffer pool: free %d + lent %d != total %d", p.free, p.lent, p.total)
-	invariants.Check(p.listedLocked() <= p.free, "buffer pool: %d bytes listed, %d free", p.listedLocked(), p.free)
 }
 
 // Available is the number of bytes that are not lent.

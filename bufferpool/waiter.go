@@ -2,6 +2,7 @@ package bufferpool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -71,7 +72,8 @@ func (p *BufferPool) Allocate(ctx context.Context, dst [][]byte, n int, small bo
 		return dst, &TooLargeError{Size: int64(n), Total: p.total}
 	}
 	g := p.shape(n, small)
-	grown := slices.Grow(dst, g.count())
+	dst = slices.Grow(dst, g.count())
+	had := len(dst)
 
 	p.mu.Lock()
 	if p.closed {
@@ -79,27 +81,27 @@ func (p *BufferPool) Allocate(ctx context.Context, dst [][]byte, n int, small bo
 		return dst, ErrClosed
 	}
 	if p.waiters.head == nil && p.free >= g.bytes() {
-		grown, missing := p.takeLocked(grown, g)
+		dst, missing := p.takeLocked(dst, g)
 		p.unlock()
-		return p.makeSlabs(grown, missing), nil
+		return p.complete(dst, had, missing), nil
 	}
 	if maxWait <= 0 {
 		p.mu.Unlock()
-		return dst, p.exhausted(n, 0)
+		return dst, p.exhausted(n, maxWait)
 	}
-	w := p.waiterLocked()
-	w.want, w.dst = g, grown
+	w := p.newWaiterLocked()
+	w.want, w.dst = g, dst
 	p.enqueueLocked(w)
 	p.unlock()
 
-	grown, err := p.wait(ctx, w, len(dst), n, maxWait)
-	if err != nil {
-		return dst, err
+	dst, err := p.wait(ctx, w, had, maxWait)
+	if err == errTimeIsUp {
+		err = p.exhausted(n, maxWait)
 	}
-	return grown, nil
+	return dst, err
 }
 
-func (p *BufferPool) waiterLocked() *waiter {
+func (p *BufferPool) newWaiterLocked() *waiter {
 	if w := p.idleWaiters; w != nil {
 		p.idleWaiters, w.next = w.next, nil
 		return w
@@ -107,11 +109,84 @@ func (p *BufferPool) waiterLocked() *waiter {
 	return &waiter{ready: make(chan struct{}, 1)}
 }
 
-// wait blocks until the waiter got its grant or gives up.
-func (p *BufferPool) wait(ctx context.Context, w *waiter, had, n int, maxWait time.Duration) ([][]byte, error) {
-	return nil, fmt.Errorf("todo")
+// errTimeIsUp never leaves Allocate.
+var errTimeIsUp = errors.New("time is up")
+
+// wait blocks until w, which is in the queue, has its grant, dst[had:], or an error.
+func (p *BufferPool) wait(ctx context.Context, w *waiter, had int, maxWait time.Duration) (dst [][]byte, err error) {
+	start := time.Now()
+	var settled, returned bool
+	defer func() {
+		if returned {
+			return
+		}
+		// A hook panicked (BP-07): leave the queue, and give back what was granted.
+		if !settled {
+			dst, err = p.settle(w, had, errTimeIsUp)
+		}
+		if err == nil {
+			p.Release(dst[had:])
+		}
+	}()
+	if p.cfg.OnWait != nil {
+		p.cfg.OnWait()
+	}
+
+	if w.timer == nil {
+		w.timer = time.NewTimer(maxWait)
+	} else {
+		w.timer.Reset(maxWait)
+	}
+	var gaveUp error
+	select {
+	case <-w.ready:
+	case <-w.timer.C:
+		gaveUp = errTimeIsUp
+	case <-ctx.Done():
+		gaveUp = fmt.Errorf("waiting for buffer memory: %w", ctx.Err())
+	}
+	w.timer.Stop()
+
+	dst, err = p.settle(w, had, gaveUp)
+	settled = true
+	if p.cfg.OnWaited != nil {
+		p.cfg.OnWaited(time.Since(start))
+	}
+	returned = true
+	return dst, err
 }
 
+// settle ends the wait of w and forgets it. If it is still in the queue the result is gaveUp; otherwise its
+// fate was decided, perhaps in the same moment as it gave up, and that counts: a grant is taken.
+func (p *BufferPool) settle(w *waiter, had int, gaveUp error) ([][]byte, error) {
+	p.mu.Lock()
+	if w.queued {
+		p.dequeueLocked(w)
+		w.err = gaveUp
+		p.serveLocked() // the next in line may want less than w did
+	} else {
+		select {
+		case <-w.ready: // not received yet; the channel must be empty for the next use
+		default:
+		}
+	}
+	dst, missing, err := w.dst, w.missing, w.err
+	w.dst, w.missing, w.err = nil, grant{}, nil
+	if !p.closed {
+		w.next, p.idleWaiters = p.idleWaiters, w
+	}
+	p.unlock()
+	if err != nil {
+		return dst, err
+	}
+	return p.complete(dst, had, missing), nil
+}
+
+// exhausted counts and describes a request that was given up.
 func (p *BufferPool) exhausted(n int, waited time.Duration) error {
-	return ErrExhausted
+	if p.cfg.OnExhausted != nil {
+		p.cfg.OnExhausted()
+	}
+	return fmt.Errorf("%w: no room for %d bytes within %v (%d of %d bytes free, %d others wait): more is sent than the brokers take",
+		ErrExhausted, n, max(waited, 0), p.Available(), p.total, p.Waiting())
 }
