@@ -1,7 +1,6 @@
 package netclient
 
 import (
-	"errors"
 	"log/slog"
 	"time"
 
@@ -9,32 +8,6 @@ import (
 )
 
 // The declarations; bodies follow.
-
-var (
-	ErrDisconnected   = errors.New("disconnected")
-	ErrRequestTimeout = errors.New("request timeout")
-	ErrClosed         = errors.New("client closed")
-)
-
-type UnsupportedVersionError struct {
-	Node                 protocol.Node
-	API                  protocol.APIKey
-	Min, Max             int16 // what this client asks for
-	BrokerMin, BrokerMax int16 // what the broker offers; -1, -1 when it lacks the API
-}
-
-func (e *UnsupportedVersionError) Error() string { panic("stub") }
-
-type AuthenticationError struct {
-	Node      protocol.Node
-	Mechanism string // "TLS" or the SASL mechanism
-	Code      protocol.ErrorCode
-	Message   string // the broker's, if any
-	Err       error
-}
-
-func (e *AuthenticationError) Error() string { panic("stub") }
-func (e *AuthenticationError) Unwrap() error { panic("stub") }
 
 type Config struct {
 	ClientID                                          string
@@ -113,14 +86,3 @@ func (c *NetworkClient) FinalizedFeature(name string) (level int16, ok bool) { p
 func (c *NetworkClient) Poll(now time.Time, timeout time.Duration) time.Time { panic("stub") }
 func (c *NetworkClient) Wakeup()                                             { panic("stub") }
 func (c *NetworkClient) Close()                                              { panic("stub") }
-
-// DecodeAPIVersions decodes the body of the answer to an ApiVersions request of version sent.
-func DecodeAPIVersions(body []byte, sent int16) (*protocol.ApiVersionsResponse, error) { panic("stub") }
-
-// NextAPIVersions judges an answer: done, or the version to ask next on the same connection, or err.
-func NextAPIVersions(sent int16, resp *protocol.ApiVersionsResponse) (next int16, done bool, err error) {
-	panic("stub")
-}
-
-// FirstAPIVersions is the version to begin with after lost attempts in a row that ended because the broker hung up on ApiVersions (FC-126).
-func FirstAPIVersions(lost int) int16 { panic("stub") }
