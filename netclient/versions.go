@@ -1,6 +1,7 @@
 package netclient
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -11,6 +12,34 @@ import (
 func highestAPIVersions() int16 {
 	_, highest := protocol.KeyAPIVersions.Versions()
 	return highest
+}
+
+// FirstAPIVersions is the version of ApiVersions to begin with when the last lost attempts in a row ended
+// because the broker hung up instead of answering: some gateways reset the connection on a version they do
+// not know. The rounds of highest, 3 and 0 repeat, since a broker may hang up for other reasons too.
+func FirstAPIVersions(lost int) int16 {
+	switch lost % 3 {
+	case 1:
+		return 3
+	case 2:
+		return 0
+	}
+	return highestAPIVersions()
+}
+
+// DecodeAPIVersions decodes the body of the answer to an ApiVersions request of version sent. An answer
+// that cannot be decoded but begins with UNSUPPORTED_VERSION counts as one without a list: some brokers
+// send no more than the code.
+func DecodeAPIVersions(body []byte, sent int16) (*protocol.ApiVersionsResponse, error) {
+	resp := new(protocol.ApiVersionsResponse)
+	err := resp.ReadFrom(body, sent)
+	if err == nil {
+		return resp, nil
+	}
+	if len(body) >= 2 && protocol.ErrorCode(binary.BigEndian.Uint16(body)) == protocol.UnsupportedVersion {
+		return &protocol.ApiVersionsResponse{ErrorCode: protocol.UnsupportedVersion, FinalizedFeaturesEpoch: -1}, nil
+	}
+	return nil, err
 }
 
 // NextAPIVersions judges a broker's answer to an ApiVersions request of version sent: negotiation is done,
