@@ -1,31 +1,149 @@
 package partitioner
 
-import "sync/atomic"
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+)
 
 // StickyConfig is what NewSticky needs.
 type StickyConfig struct {
-	// Threshold is the number of bytes after which to move on to another partition. It must be positive.
+	// Threshold is the number of bytes after which to move on to another partition (batch.size in Java). It must be
+	// positive.
 	Threshold int
 	// Adaptive makes SetLoad count (partitioner.adaptive.partitioning.enable).
 	Adaptive bool
-	// Rand returns a number in [0, n); it is called from many goroutines at once.
+	// Rand returns a number in [0, n). It is called from many goroutines at once. Nil means rand.IntN.
 	Rand func(n int) int
 }
 
-// Choice is the partition that records without one currently go to. The pointer is the token: another
-// choice of the same partition is another Choice.
+// Choice is the partition that records without one currently go to. The pointer is the token: when Sticky comes
+// back to a partition later, that is another Choice.
 type Choice struct {
 	// Partition never changes.
 	Partition int32
 
-	bytes int // appended since the choice was made; guarded by the lock of Partition's deque
+	// Bytes appended since the choice was made. Guarded by the lock of Partition's deque, so it is
+	// a plain int: Java pays for an atomic addition per record.
+	bytes int
 }
 
 // Sticky chooses the partition of records that have neither partition nor key, and stays with it until
-// enough bytes went there (KIP-794). One per topic.
+// enough bytes went there (KIP-794). Batches fill one after the other instead of all at once, which at low rates
+// is the difference between one record a batch and many. One per topic. Any goroutine may call it.
+//
+// An append goes like this, so that the choice is checked under the same lock that appending needs:
+//
+//	c := s.Peek(p)
+//	lock the deque of c.Partition
+//	if s.Changed(c) { unlock; start again }
+//	append; s.Advance(c, bytes, whether the last batch has room for more, p)
+//	unlock
 type Sticky struct {
 	cfg       StickyConfig
 	current   atomic.Pointer[Choice]
 	load      atomic.Pointer[Load]
 	localLoad atomic.Pointer[Load]
+}
+
+// NewSticky returns a Sticky that has not chosen yet. It panics when cfg.Threshold is not positive.
+func NewSticky(cfg StickyConfig) *Sticky {
+	if cfg.Threshold <= 0 {
+		panic(fmt.Sprintf("partitioner: sticky threshold must be positive, got %d", cfg.Threshold))
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.IntN
+	}
+	return &Sticky{cfg: cfg}
+}
+
+// Peek returns the current choice. It makes one when there is none yet, or when the topic no longer has that
+// partition (deleted and created again with fewer).
+func (s *Sticky) Peek(p Partitions) *Choice {
+	c := s.current.Load()
+	if c != nil && int(c.Partition) < p.Count() {
+		return c
+	}
+	s.SwitchFrom(c, p)
+	return s.current.Load()
+}
+
+// Changed reports whether somebody moved on from c.
+func (s *Sticky) Changed(c *Choice) bool { return s.current.Load() != c }
+
+// Advance counts bytes appended to c.Partition and moves on when it is time: after Threshold bytes when no
+// batch of the partition is half full (batchOpen), so that moving on costs no batch its company; after twice
+// Threshold in any case. Called with the lock of c.Partition's deque held and c unchanged since that lock was
+// taken. With no bytes it moves on if that is due, because the batch that was half full is full now.
+func (s *Sticky) Advance(c *Choice, bytes int, batchOpen bool, p Partitions) {
+	c.bytes += bytes
+	if c.bytes < s.cfg.Threshold || batchOpen && c.bytes/2 < s.cfg.Threshold {
+		return
+	}
+	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, Any)})
+}
+
+// SwitchFrom moves on from c at once, to another partition if there is one to choose. It does nothing when somebody
+// else has moved on from c already. No lock is needed.
+func (s *Sticky) SwitchFrom(c *Choice, p Partitions) {
+	if s.current.Load() != c {
+		return
+	}
+	avoid := Any
+	if c != nil {
+		avoid = c.Partition
+	}
+	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, avoid)})
+}
+
+// SetLoad tells how the partitions should be favoured from now on; nil means uniformly over those available.
+// It does nothing unless the Sticky is adaptive.
+func (s *Sticky) SetLoad(l *Load) {
+	if s.cfg.Adaptive {
+		s.load.Store(l)
+	}
+}
+
+// SetLocalLoad is SetLoad for the choice among local partitions only (see LocalPartitions), whose weights count
+// the longest queue of these.
+func (s *Sticky) SetLocalLoad(l *Load) {
+	if s.cfg.Adaptive {
+		s.localLoad.Store(l)
+	}
+}
+
+// next draws the partition to go to. If that is the one to avoid, it takes the one behind it.
+func (s *Sticky) next(p Partitions, avoid int32) int32 {
+	load, candidates := s.load.Load(), p.Available()
+	if near, ok := p.(LocalPartitions); ok {
+		if local := near.Local(); len(local) > 0 {
+			load, candidates = s.localLoad.Load(), local
+		}
+	}
+	if load != nil {
+		i := load.choose(s.cfg.Rand)
+		if load.partitions[i] == avoid {
+			i = (i + 1) % len(load.partitions)
+		}
+		// The load may be older than p, and the topic may have fewer partitions now.
+		if n := load.partitions[i]; int(n) < p.Count() {
+			return n
+		}
+	}
+	if n := len(candidates); n > 0 {
+		i := s.cfg.Rand(n)
+		if candidates[i] == avoid {
+			i = (i + 1) % n
+		}
+		return candidates[i]
+	}
+	n := int32(p.Count())
+	if n <= 0 {
+		return 0 // out of range: fails the record
+	}
+	i := int32(s.cfg.Rand(int(n)))
+	if i == avoid {
+		i = (i + 1) % n
+	}
+	return i
 }
