@@ -1,5 +1,7 @@
 package protocol
 
+import "github.com/kafka-reservoir/producer/protocol/internal/wire"
+
 // FetchRequest asks for record batches.
 type FetchRequest struct {
 	ClusterID       *string      // v12
@@ -54,48 +56,213 @@ type ForgottenTopic struct {
 	Partitions []int32
 }
 
-// FetchResponse is the answer to [FetchRequest].
-type FetchResponse struct {
-	ThrottleTimeMs int32
-	ErrorCode      ErrorCode // v7
-	SessionID      int32     // v7; 0 when there is no session
-	Topics         []FetchResponseTopic
-	NodeEndpoints  []NodeEndpoint // v16
+// Tags of the request's optional fields.
+const (
+	tagFetchClusterID          = 0 // in the request
+	tagFetchReplicaState       = 1
+	tagFetchReplicaDirectoryID = 0 // in a partition
+	tagFetchHighWatermark      = 1
+)
+
+// Key is KeyFetch.
+func (*FetchRequest) Key() APIKey { return KeyFetch }
+
+// AppendTo implements [Message].
+func (m *FetchRequest) AppendTo(dst []byte, version int16) []byte {
+	flex := flexibleToAppend(KeyFetch, version)
+	if version <= 14 {
+		dst = wire.AppendInt32(dst, m.ReplicaID)
+	}
+	dst = wire.AppendInt32(dst, m.MaxWaitMs)
+	dst = wire.AppendInt32(dst, m.MinBytes)
+	dst = wire.AppendInt32(dst, m.MaxBytes)
+	dst = wire.AppendInt8(dst, m.IsolationLevel)
+	if version >= 7 {
+		dst = wire.AppendInt32(dst, m.SessionID)
+		dst = wire.AppendInt32(dst, m.SessionEpoch)
+	}
+	dst = wire.AppendLen(dst, len(m.Topics), flex)
+	for i := range m.Topics {
+		t := &m.Topics[i]
+		dst = appendTopicNameOrID(dst, t.Topic, t.TopicID, version, flex)
+		dst = wire.AppendLen(dst, len(t.Partitions), flex)
+		for j := range t.Partitions {
+			dst = t.Partitions[j].appendTo(dst, version, flex)
+		}
+		dst = wire.AppendNoTags(dst, flex)
+	}
+	if version >= 7 {
+		dst = wire.AppendLen(dst, len(m.ForgottenTopics), flex)
+		for i := range m.ForgottenTopics {
+			t := &m.ForgottenTopics[i]
+			dst = appendTopicNameOrID(dst, t.Topic, t.TopicID, version, flex)
+			dst = wire.AppendInt32s(dst, t.Partitions, flex)
+			dst = wire.AppendNoTags(dst, flex)
+		}
+	}
+	if version >= 11 {
+		dst = wire.AppendString(dst, m.RackID, flex)
+	}
+	if !flex {
+		return dst
+	}
+	return m.appendTags(dst, version)
 }
 
-// FetchResponseTopic is one topic of a [FetchResponse].
-type FetchResponseTopic struct {
-	Topic      string // to v12
-	TopicID    UUID   // v13
-	Partitions []FetchResponsePartition
+// appendTopicNameOrID appends what names a topic: since v13 its id.
+func appendTopicNameOrID(dst []byte, name string, id UUID, version int16, flex bool) []byte {
+	if version >= 13 {
+		return append(dst, id[:]...)
+	}
+	return wire.AppendString(dst, name, flex)
 }
 
-// FetchResponsePartition is one partition of a [FetchResponseTopic].
-type FetchResponsePartition struct {
-	PartitionIndex       int32
-	ErrorCode            ErrorCode
-	HighWatermark        int64
-	LastStableOffset     int64                // -1 when not known
-	LogStartOffset       int64                // v5; -1 when not known
-	DivergingEpoch       EpochEndOffset       // v12; NoEpochEndOffset when absent
-	CurrentLeader        LeaderIDAndEpoch     // v12; NoLeader when absent
-	SnapshotID           EpochEndOffset       // v12; NoEpochEndOffset when absent
-	AbortedTransactions  []AbortedTransaction // nil is a null on the wire
-	PreferredReadReplica int32                // v11; -1 when there is none
-	Records              []byte               // whole batches, the last one perhaps cut; nil is a null on the wire; aliases the decoded bytes
+func (m *FetchRequest) appendTags(dst []byte, version int16) []byte {
+	replica := version >= 15 && m.ReplicaState != NoReplica
+	tags := 0
+	if m.ClusterID != nil {
+		tags++
+	}
+	if replica {
+		tags++
+	}
+	dst = wire.AppendUvarint(dst, uint64(tags))
+	if m.ClusterID != nil {
+		id := wire.AppendNullableString(nil, m.ClusterID, true)
+		dst = append(wire.AppendTag(dst, tagFetchClusterID, len(id)), id...)
+	}
+	if replica {
+		dst = wire.AppendTag(dst, tagFetchReplicaState, 13)
+		dst = wire.AppendInt32(dst, m.ReplicaState.ReplicaID)
+		dst = wire.AppendInt64(dst, m.ReplicaState.ReplicaEpoch)
+		dst = wire.AppendNoTags(dst, true)
+	}
+	return dst
 }
 
-// EpochEndOffset is a leader epoch and the offset at which it ended.
-type EpochEndOffset struct {
-	Epoch     int32
-	EndOffset int64
+func (p *FetchRequestPartition) appendTo(dst []byte, version int16, flex bool) []byte {
+	dst = wire.AppendInt32(dst, p.Partition)
+	if version >= 9 {
+		dst = wire.AppendInt32(dst, p.CurrentLeaderEpoch)
+	}
+	dst = wire.AppendInt64(dst, p.FetchOffset)
+	if version >= 12 {
+		dst = wire.AppendInt32(dst, p.LastFetchedEpoch)
+	}
+	if version >= 5 {
+		dst = wire.AppendInt64(dst, p.LogStartOffset)
+	}
+	dst = wire.AppendInt32(dst, p.PartitionMaxBytes)
+	if !flex {
+		return dst
+	}
+
+	directory := version >= 17 && !p.ReplicaDirectoryID.IsZero()
+	watermark := version >= 18 && p.HighWatermark != NoHighWatermark
+	tags := 0
+	if directory {
+		tags++
+	}
+	if watermark {
+		tags++
+	}
+	dst = wire.AppendUvarint(dst, uint64(tags))
+	if directory {
+		dst = append(wire.AppendTag(dst, tagFetchReplicaDirectoryID, 16), p.ReplicaDirectoryID[:]...)
+	}
+	if watermark {
+		dst = wire.AppendInt64(wire.AppendTag(dst, tagFetchHighWatermark, 8), p.HighWatermark)
+	}
+	return dst
 }
 
-// NoEpochEndOffset is what stands in place of one that was not given.
-var NoEpochEndOffset = EpochEndOffset{Epoch: -1, EndOffset: -1}
+// ReadFrom implements [Message].
+func (m *FetchRequest) ReadFrom(src []byte, version int16) error {
+	r, flex := newReader(src, KeyFetch, version)
+	*m = FetchRequest{ReplicaID: -1, ReplicaState: NoReplica, SessionEpoch: -1}
+	if version <= 14 {
+		m.ReplicaID = r.Int32()
+	}
+	m.MaxWaitMs = r.Int32()
+	m.MinBytes = r.Int32()
+	m.MaxBytes = r.Int32()
+	m.IsolationLevel = r.Int8()
+	if version >= 7 {
+		m.SessionID = r.Int32()
+		m.SessionEpoch = r.Int32()
+	}
+	m.Topics = make([]FetchRequestTopic, r.Count(flex, 6))
+	for i := range m.Topics {
+		t := &m.Topics[i]
+		t.Topic, t.TopicID = readTopicNameOrID(&r, version, flex)
+		t.Partitions = make([]FetchRequestPartition, r.Count(flex, 16))
+		for j := range t.Partitions {
+			t.Partitions[j].readFrom(&r, version, flex)
+		}
+		r.SkipTags(flex)
+		if r.Err() != nil {
+			break
+		}
+	}
+	if version >= 7 {
+		m.ForgottenTopics = make([]ForgottenTopic, r.Count(flex, 3))
+		for i := range m.ForgottenTopics {
+			t := &m.ForgottenTopics[i]
+			t.Topic, t.TopicID = readTopicNameOrID(&r, version, flex)
+			t.Partitions = r.Int32s(flex)
+			r.SkipTags(flex)
+		}
+	}
+	if version >= 11 {
+		m.RackID = r.String(flex)
+	}
+	for n := r.Tags(flex); n > 0; n-- {
+		tag, after := r.Tag()
+		switch {
+		case tag == tagFetchClusterID:
+			m.ClusterID = r.NullableString(true)
+		case tag == tagFetchReplicaState && version >= 15:
+			m.ReplicaState = ReplicaState{ReplicaID: r.Int32(), ReplicaEpoch: r.Int64()}
+			r.SkipTags(true)
+		default:
+			r.SkipTag()
+		}
+		r.EndTag(after)
+	}
+	return closeReader(&r, KeyFetch, "request", version)
+}
 
-// AbortedTransaction tells a consumer from where on to skip the records of a producer.
-type AbortedTransaction struct {
-	ProducerID  int64
-	FirstOffset int64
+func readTopicNameOrID(r *wire.Reader, version int16, flex bool) (name string, id UUID) {
+	if version >= 13 {
+		return "", r.UUID()
+	}
+	return r.String(flex), UUID{}
+}
+
+func (p *FetchRequestPartition) readFrom(r *wire.Reader, version int16, flex bool) {
+	*p = FetchRequestPartition{CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, LogStartOffset: -1, HighWatermark: NoHighWatermark}
+	p.Partition = r.Int32()
+	if version >= 9 {
+		p.CurrentLeaderEpoch = r.Int32()
+	}
+	p.FetchOffset = r.Int64()
+	if version >= 12 {
+		p.LastFetchedEpoch = r.Int32()
+	}
+	if version >= 5 {
+		p.LogStartOffset = r.Int64()
+	}
+	p.PartitionMaxBytes = r.Int32()
+	for n := r.Tags(flex); n > 0; n-- {
+		tag, after := r.Tag()
+		switch {
+		case tag == tagFetchReplicaDirectoryID && version >= 17:
+			p.ReplicaDirectoryID = r.UUID()
+		case tag == tagFetchHighWatermark && version >= 18:
+			p.HighWatermark = r.Int64()
+		default:
+			r.SkipTag()
+		}
+		r.EndTag(after)
+	}
 }

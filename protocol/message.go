@@ -1,5 +1,12 @@
 package protocol
 
+import (
+	"fmt"
+
+	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/protocol/internal/wire"
+)
+
 // Message is the body of one request or response, without its header.
 //
 // Both directions exist for every message: the client encodes requests and decodes responses, the test
@@ -14,4 +21,31 @@ type Message interface {
 	// get Kafka's default. src must hold the body and nothing more. After an error the receiver's
 	// contents are unspecified. Fields of type []byte alias src, everything else is copied.
 	ReadFrom(src []byte, version int16) error
+}
+
+// newReader starts to decode the body of a message. A version that this package does not have makes a
+// reader that has failed already.
+func newReader(src []byte, key APIKey, version int16) (r wire.Reader, flex bool) {
+	r = wire.NewReader(src)
+	if minVersion, maxVersion := key.Versions(); version < minVersion || version > maxVersion {
+		r.Fail(UnsupportedVersion)
+	}
+	return r, key.Flexible(version)
+}
+
+// closeReader ends what newReader began; kind is "request" or "response".
+func closeReader(r *wire.Reader, key APIKey, kind string, version int16) error {
+	if err := r.Close(); err != nil {
+		return fmt.Errorf("decode %v %s v%d: %w", key, kind, version, err)
+	}
+	return nil
+}
+
+// flexibleToAppend is Flexible for the encoders, whose callers have negotiated the version.
+func flexibleToAppend(key APIKey, version int16) bool {
+	if invariants.Enabled {
+		minVersion, maxVersion := key.Versions()
+		invariants.Check(version >= minVersion && version <= maxVersion, "encode %v v%d", key, version)
+	}
+	return key.Flexible(version)
 }

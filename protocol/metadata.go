@@ -1,5 +1,7 @@
 package protocol
 
+import "github.com/kafka-reservoir/producer/protocol/internal/wire"
+
 // MetadataRequest asks for brokers, and for topics with their partitions and leaders.
 type MetadataRequest struct {
 	// Topics to describe. From v1 on nil means all topics and an empty list means none;
@@ -57,4 +59,231 @@ type MetadataResponsePartition struct {
 	ReplicaNodes    []int32
 	IsrNodes        []int32
 	OfflineReplicas []int32 // v5
+}
+
+// Key is KeyMetadata.
+func (*MetadataRequest) Key() APIKey { return KeyMetadata }
+
+// AppendTo implements [Message].
+func (m *MetadataRequest) AppendTo(dst []byte, version int16) []byte {
+	flex := flexibleToAppend(KeyMetadata, version)
+	if m.Topics == nil && version >= 1 {
+		dst = wire.AppendNullArray(dst, flex)
+	} else {
+		dst = wire.AppendLen(dst, len(m.Topics), flex)
+	}
+	for i := range m.Topics {
+		t := &m.Topics[i]
+		if version >= 10 {
+			dst = append(dst, t.TopicID[:]...)
+		}
+		switch {
+		case t.Name == nil && version < 10:
+			dst = wire.AppendString(dst, "", flex)
+		default:
+			dst = wire.AppendNullableString(dst, t.Name, flex)
+		}
+		dst = wire.AppendNoTags(dst, flex)
+	}
+	if version >= 4 {
+		dst = wire.AppendBool(dst, m.AllowAutoTopicCreation)
+	}
+	if version >= 8 && version <= 10 {
+		dst = wire.AppendBool(dst, m.IncludeClusterAuthorizedOperations)
+	}
+	if version >= 8 {
+		dst = wire.AppendBool(dst, m.IncludeTopicAuthorizedOperations)
+	}
+	return wire.AppendNoTags(dst, flex)
+}
+
+// ReadFrom implements [Message].
+func (m *MetadataRequest) ReadFrom(src []byte, version int16) error {
+	r, flex := newReader(src, KeyMetadata, version)
+	*m = MetadataRequest{AllowAutoTopicCreation: true}
+	n := 0
+	if version >= 1 {
+		n = r.NullableCount(flex, 2)
+	} else if n = r.Count(flex, 2); n == 0 {
+		n = -1 // v0 says all topics by an empty list
+	}
+	if n >= 0 {
+		m.Topics = make([]MetadataRequestTopic, n)
+	}
+	for i := range m.Topics {
+		t := &m.Topics[i]
+		if version >= 10 {
+			t.TopicID = r.UUID()
+			t.Name = r.NullableString(flex)
+		} else {
+			name := r.String(flex)
+			t.Name = &name
+		}
+		r.SkipTags(flex)
+	}
+	if version >= 4 {
+		m.AllowAutoTopicCreation = r.Bool()
+	}
+	if version >= 8 && version <= 10 {
+		m.IncludeClusterAuthorizedOperations = r.Bool()
+	}
+	if version >= 8 {
+		m.IncludeTopicAuthorizedOperations = r.Bool()
+	}
+	r.SkipTags(flex)
+	return closeReader(&r, KeyMetadata, "request", version)
+}
+
+// Key is KeyMetadata.
+func (*MetadataResponse) Key() APIKey { return KeyMetadata }
+
+// AppendTo implements [Message].
+func (m *MetadataResponse) AppendTo(dst []byte, version int16) []byte {
+	flex := flexibleToAppend(KeyMetadata, version)
+	if version >= 3 {
+		dst = wire.AppendInt32(dst, m.ThrottleTimeMs)
+	}
+	dst = wire.AppendLen(dst, len(m.Brokers), flex)
+	for i := range m.Brokers {
+		b := &m.Brokers[i]
+		dst = wire.AppendInt32(dst, b.NodeID)
+		dst = wire.AppendString(dst, b.Host, flex)
+		dst = wire.AppendInt32(dst, b.Port)
+		if version >= 1 {
+			dst = wire.AppendNullableString(dst, b.Rack, flex)
+		}
+		dst = wire.AppendNoTags(dst, flex)
+	}
+	if version >= 2 {
+		dst = wire.AppendNullableString(dst, m.ClusterID, flex)
+	}
+	if version >= 1 {
+		dst = wire.AppendInt32(dst, m.ControllerID)
+	}
+	dst = wire.AppendLen(dst, len(m.Topics), flex)
+	for i := range m.Topics {
+		dst = m.Topics[i].appendTo(dst, version, flex)
+	}
+	if version >= 8 && version <= 10 {
+		dst = wire.AppendInt32(dst, m.ClusterAuthorizedOperations)
+	}
+	if version >= 13 {
+		dst = wire.AppendInt16(dst, int16(m.ErrorCode))
+	}
+	return wire.AppendNoTags(dst, flex)
+}
+
+func (t *MetadataResponseTopic) appendTo(dst []byte, version int16, flex bool) []byte {
+	dst = wire.AppendInt16(dst, int16(t.ErrorCode))
+	switch {
+	case t.Name == nil && version < 12:
+		dst = wire.AppendString(dst, "", flex)
+	default:
+		dst = wire.AppendNullableString(dst, t.Name, flex)
+	}
+	if version >= 10 {
+		dst = append(dst, t.TopicID[:]...)
+	}
+	if version >= 1 {
+		dst = wire.AppendBool(dst, t.IsInternal)
+	}
+	dst = wire.AppendLen(dst, len(t.Partitions), flex)
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		dst = wire.AppendInt16(dst, int16(p.ErrorCode))
+		dst = wire.AppendInt32(dst, p.PartitionIndex)
+		dst = wire.AppendInt32(dst, p.LeaderID)
+		if version >= 7 {
+			dst = wire.AppendInt32(dst, p.LeaderEpoch)
+		}
+		dst = wire.AppendInt32s(dst, p.ReplicaNodes, flex)
+		dst = wire.AppendInt32s(dst, p.IsrNodes, flex)
+		if version >= 5 {
+			dst = wire.AppendInt32s(dst, p.OfflineReplicas, flex)
+		}
+		dst = wire.AppendNoTags(dst, flex)
+	}
+	if version >= 8 {
+		dst = wire.AppendInt32(dst, t.TopicAuthorizedOperations)
+	}
+	return wire.AppendNoTags(dst, flex)
+}
+
+// ReadFrom implements [Message].
+func (m *MetadataResponse) ReadFrom(src []byte, version int16) error {
+	r, flex := newReader(src, KeyMetadata, version)
+	*m = MetadataResponse{ControllerID: -1, ClusterAuthorizedOperations: AuthorizedOperationsUnknown}
+	if version >= 3 {
+		m.ThrottleTimeMs = r.Int32()
+	}
+	m.Brokers = make([]MetadataResponseBroker, r.Count(flex, 10))
+	for i := range m.Brokers {
+		b := &m.Brokers[i]
+		b.NodeID = r.Int32()
+		b.Host = r.String(flex)
+		b.Port = r.Int32()
+		if version >= 1 {
+			b.Rack = r.NullableString(flex)
+		}
+		r.SkipTags(flex)
+	}
+	if version >= 2 {
+		m.ClusterID = r.NullableString(flex)
+	}
+	if version >= 1 {
+		m.ControllerID = r.Int32()
+	}
+	m.Topics = make([]MetadataResponseTopic, r.Count(flex, 8))
+	for i := range m.Topics {
+		m.Topics[i].readFrom(&r, version, flex)
+		if r.Err() != nil {
+			break
+		}
+	}
+	if version >= 8 && version <= 10 {
+		m.ClusterAuthorizedOperations = r.Int32()
+	}
+	if version >= 13 {
+		m.ErrorCode = ErrorCode(r.Int16())
+	}
+	r.SkipTags(flex)
+	return closeReader(&r, KeyMetadata, "response", version)
+}
+
+func (t *MetadataResponseTopic) readFrom(r *wire.Reader, version int16, flex bool) {
+	t.ErrorCode = ErrorCode(r.Int16())
+	if version >= 12 {
+		t.Name = r.NullableString(flex)
+	} else {
+		name := r.String(flex)
+		t.Name = &name
+	}
+	if version >= 10 {
+		t.TopicID = r.UUID()
+	}
+	if version >= 1 {
+		t.IsInternal = r.Bool()
+	}
+	t.Partitions = make([]MetadataResponsePartition, r.Count(flex, 18))
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		p.ErrorCode = ErrorCode(r.Int16())
+		p.PartitionIndex = r.Int32()
+		p.LeaderID = r.Int32()
+		p.LeaderEpoch = -1
+		if version >= 7 {
+			p.LeaderEpoch = r.Int32()
+		}
+		p.ReplicaNodes = r.Int32s(flex)
+		p.IsrNodes = r.Int32s(flex)
+		if version >= 5 {
+			p.OfflineReplicas = r.Int32s(flex)
+		}
+		r.SkipTags(flex)
+	}
+	t.TopicAuthorizedOperations = AuthorizedOperationsUnknown
+	if version >= 8 {
+		t.TopicAuthorizedOperations = r.Int32()
+	}
+	r.SkipTags(flex)
 }
