@@ -3,6 +3,38 @@ package producer
 import (
 	"errors"
 	"fmt"
+
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// ErrorCode is a broker's verdict, comparable: errors.Is(err, producer.MessageTooLarge), or errors.As to get at
+// any of them. Package protocol has the names of all.
+type ErrorCode = protocol.ErrorCode
+
+// The codes that programs test for most.
+const (
+	// UnknownTopicOrPartition: the topic does not exist, and the broker does not create it.
+	UnknownTopicOrPartition = protocol.UnknownTopicOrPartition
+	// InvalidTopicException: no topic can have that name.
+	InvalidTopicException = protocol.InvalidTopicException
+	// TopicAuthorizationFailed: this client may not write to the topic.
+	TopicAuthorizationFailed = protocol.TopicAuthorizationFailed
+	// ClusterAuthorizationFailed: this client may not be an idempotent producer.
+	ClusterAuthorizationFailed = protocol.ClusterAuthorizationFailed
+	// MessageTooLarge: the record is larger than the topic allows.
+	MessageTooLarge = protocol.MessageTooLarge
+	// InvalidRecord: the broker refused the record's content.
+	InvalidRecord = protocol.InvalidRecord
+	// InvalidTimestamp: the record's time is too far from the broker's.
+	InvalidTimestamp = protocol.InvalidTimestamp
+	// NotEnoughReplicas: too few replicas are in sync for AcksAll.
+	NotEnoughReplicas = protocol.NotEnoughReplicas
+	// OutOfOrderSequenceNumber: records before this one are missing from the log.
+	OutOfOrderSequenceNumber = protocol.OutOfOrderSequenceNumber
+	// UnsupportedVersion: the broker is too old for what is asked of it.
+	UnsupportedVersion = protocol.UnsupportedVersion
+	// ProducerFenced: another producer has taken over the TransactionalID.
+	ProducerFenced = protocol.ProducerFenced
 )
 
 // RecordTooLargeError says that a record can never be sent under the Config's limits. It was not sent.
@@ -86,7 +118,19 @@ func IsRetriable(err error) bool {
 // it was made for. Every later Send will fail too; close it.
 func IsFatal(err error) bool {
 	var f interface{ Fatal() bool }
-	return errors.As(err, &f) && f.Fatal()
+	if errors.As(err, &f) {
+		return f.Fatal()
+	}
+	var code ErrorCode
+	if !errors.As(err, &code) {
+		return false
+	}
+	switch code {
+	case protocol.ClusterAuthorizationFailed, protocol.TransactionalIDAuthorizationFailed, protocol.UnsupportedVersion,
+		protocol.ProducerFenced, protocol.InvalidProducerIDMapping:
+		return true
+	}
+	return false
 }
 
 // MayHaveBeenWritten reports whether a record that failed can be in the log nevertheless: it was sent at least

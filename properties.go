@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -68,7 +69,7 @@ func FromPropertiesFile(path string) (Config, error) {
 // Every variable with the prefix must be a setting, so the prefix should be one that nothing else uses.
 func FromEnv(prefix string) (Config, error) {
 	if prefix == "" {
-		return Config{}, fmt.Errorf("config: the prefix for environment variables must not be empty")
+		return Config{}, errors.New("config: the prefix for environment variables must not be empty")
 	}
 	properties := map[string]string{}
 	for _, v := range os.Environ() {

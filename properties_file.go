@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -90,7 +91,7 @@ func unescape(s string) (string, error) {
 			b.WriteByte('\f')
 		case 'u':
 			if i+5 > len(s) {
-				return "", fmt.Errorf(`\u needs four hexadecimal digits`)
+				return "", errors.New(`\u needs four hexadecimal digits`)
 			}
 			n, err := strconv.ParseUint(s[i+1:i+5], 16, 16)
 			if err != nil {

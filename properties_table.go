@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -134,7 +135,7 @@ var javaProperties = map[string]property{
 
 	"transactional.id": {"TransactionalID", func(c *Config, v string) error {
 		if v == "" {
-			return fmt.Errorf("must not be empty")
+			return errors.New("must not be empty")
 		}
 		c.TransactionalID = v
 		return nil
@@ -143,7 +144,7 @@ var javaProperties = map[string]property{
 	"transaction.two.phase.commit.enable": {"", func(_ *Config, v string) error {
 		on, err := parseBool(v)
 		if on {
-			return fmt.Errorf("two-phase commit is not supported by this release")
+			return errors.New("two-phase commit is not supported by this release")
 		}
 		return err
 	}, None},
@@ -153,7 +154,7 @@ var javaProperties = map[string]property{
 		case "PLAINTEXT":
 			return nil
 		case "SSL":
-			return fmt.Errorf("SSL: TLS is not supported by this release")
+			return errors.New("SSL: TLS is not supported by this release")
 		case "SASL_SSL", "SASL_PLAINTEXT":
 			return fmt.Errorf("%s: SASL is not supported by this release", strings.ToUpper(v))
 		}
@@ -163,7 +164,7 @@ var javaProperties = map[string]property{
 	"enable.metrics.push": {"", func(_ *Config, v string) error {
 		on, err := parseBool(v)
 		if on {
-			return fmt.Errorf("client telemetry (KIP-714) is not supported by this release")
+			return errors.New("client telemetry (KIP-714) is not supported by this release")
 		}
 		return err
 	}, None},
@@ -209,7 +210,7 @@ func integer(field string, at func(*Config) *int, least int64, zero int) propert
 		}
 		if n == 0 {
 			if n = int64(zero); n == 0 {
-				return fmt.Errorf("must not be 0; -1 leaves it to the operating system")
+				return errors.New("must not be 0; -1 leaves it to the operating system")
 			}
 		}
 		*at(c) = int(n)

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -179,26 +180,26 @@ func parseAddress(s string) (host string, port int32, err error) {
 		s = rest
 	}
 	if strings.ContainsAny(s, ", \t") {
-		return "", 0, fmt.Errorf("is not one address; give each its own element")
+		return "", 0, errors.New("is not one address; give each its own element")
 	}
 	h, p, err := net.SplitHostPort(s)
 	if err != nil {
 		if strings.Count(s, ":") > 1 && !strings.Contains(s, "[") {
-			return "", 0, fmt.Errorf("is not host:port; an IPv6 host needs brackets, as in [::1]:9092")
+			return "", 0, errors.New("is not host:port; an IPv6 host needs brackets, as in [::1]:9092")
 		}
-		return "", 0, fmt.Errorf("is not host:port")
+		return "", 0, errors.New("is not host:port")
 	}
 	if h == "" {
-		return "", 0, fmt.Errorf("has no host")
+		return "", 0, errors.New("has no host")
 	}
 	if strings.ContainsFunc(h, func(r rune) bool {
 		return !strings.ContainsRune("-%._:", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	}) {
-		return "", 0, fmt.Errorf("has characters that no host name has")
+		return "", 0, errors.New("has characters that no host name has")
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("has no port between 1 and 65535")
+		return "", 0, errors.New("has no port between 1 and 65535")
 	}
 	return h, int32(n), nil
 }

@@ -67,6 +67,9 @@ func (s *Stat) ObserveRatio(part, whole int) {
 	}
 }
 
+// Sum is the sum of all values since the beginning.
+func (s *Stat) Sum() int64 { return s.sum.Load() }
+
 func (s *Stat) init(samples int) {
 	s.count.init(samples)
 	s.sum.init(samples)
