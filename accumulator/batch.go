@@ -1,0 +1,345 @@
+package accumulator
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// state is where a batch is in its life. See doc.go for who may touch its bytes in each.
+type state int32
+
+const (
+	stateOpen    state = iota // takes records; the tail of its deque
+	stateClosed               // full, or drained open; waits for a sealer
+	stateSealing              // one goroutine compresses it
+	stateSealed               // bytes are final but for the stamp; in the deque, or in flight
+	stateDone                 // its records know their fate
+)
+
+func (s state) String() string {
+	return [...]string{"open", "closed", "sealing", "sealed", "done"}[s]
+}
+
+// ProducerBatch is a record batch being filled or sent, with the futures and callbacks of its records.
+//
+// Invariants (checked under the invariants build tag):
+//  1. It is Done exactly once, and each callback runs exactly once.
+//  2. Its slabs go back to the pool only when it is Done and sends == 0: KAFKA-19012 is this one missing.
+//  3. Its header is rewritten only while sends == 0.
+type ProducerBatch struct {
+	a *RecordAccumulator
+	d *deque
+
+	// id orders batches by creation; sub orders the parts of a split one by the records they hold.
+	id  uint64
+	sub int32
+
+	// state changes under d.mu until the batch is popped; afterwards only the sender changes it.
+	// Sealing ends without the lock, hence atomic.
+	state atomic.Int32
+
+	// The bytes. Owned as state says.
+	slabs [][]byte // the batch, header first; all full but the last, extra empty ones behind while open
+	at    int      // the slab being filled
+	size  int      // bytes used in all slabs
+	slots []slot   // one a record
+
+	// Guarded by d.mu while open, constant afterwards.
+	limit     int       // bytes, compressed, at which it is full
+	created   time.Time // of its first record: delivery time counts from here
+	baseTS    int64     // ms
+	maxTS     int64
+	lastTS    int64 // the clock at its last reading, in ms
+	estimate  float64
+	codec     protocol.Codec
+	rawSize   int // size before compression
+	maxRecord int // the largest record's bytes
+	res       *batchResult
+	callbacks bool // some slot has one
+	share     *share
+	counted   int // bytes of it that share.unsent holds
+	isSplit   bool
+	precise   bool // reads the clock for each record
+
+	// Owned by the sender goroutine.
+	attempts     int
+	lastAttempt  time.Time
+	retryAt      time.Time
+	drained      time.Time
+	leaderEpoch  int32 // known when last sent; -1
+	stamped      bool  // has a producer id
+	dirty        bool  // the header is yet to be written, or to be written anew
+	producer     protocol.ProducerID
+	sequence     int32
+	inFlight     bool
+	mayBeWritten bool    // an attempt's fate is unknown
+	sends        int     // frames that may still be read by a writer
+	out          outcome // its verdict; immutable once Done
+
+	// Incomplete list; guarded by incomplete.mu.
+	prev, next *ProducerBatch
+	listed     bool
+
+	// refs: one of the sender (until Done and sends == 0), one of each request whose answer is due, one of
+	// the dispatcher while callbacks are.
+	refs atomic.Int32
+}
+
+func (b *ProducerBatch) is(s state) bool { return state(b.state.Load()) == s }
+
+// TopicPartition is where the batch goes.
+func (b *ProducerBatch) TopicPartition() protocol.TopicPartition { return b.d.tp }
+
+// Topic is the entry of the batch's topic.
+func (b *ProducerBatch) Topic() *Topic { return b.d.topic }
+
+// Partition is the batch's partition.
+func (b *ProducerBatch) Partition() int32 { return b.d.tp.Partition }
+
+// Count is the number of records.
+func (b *ProducerBatch) Count() int32 { return int32(len(b.slots)) }
+
+// Size is the number of bytes on the wire, once sealed.
+func (b *ProducerBatch) Size() int { return b.size }
+
+// RawSize is the number of bytes before compression.
+func (b *ProducerBatch) RawSize() int { return b.rawSize }
+
+// MaxRecordSize is the size of the largest record.
+func (b *ProducerBatch) MaxRecordSize() int { return b.maxRecord }
+
+// Codec is what it is compressed with, once sealed.
+func (b *ProducerBatch) Codec() protocol.Codec { return b.codec }
+
+// Created is when the first record was appended.
+func (b *ProducerBatch) Created() time.Time { return b.created }
+
+// Drained is when the batch was last taken to be sent.
+func (b *ProducerBatch) Drained() time.Time { return b.drained }
+
+// Attempts is how often the batch was sent.
+func (b *ProducerBatch) Attempts() int { return b.attempts }
+
+// Done reports whether its records know their fate.
+func (b *ProducerBatch) Done() bool { return b.is(stateDone) }
+
+// Stamped reports whether a producer id and a sequence were given to it.
+func (b *ProducerBatch) Stamped() bool { return b.stamped }
+
+// Producer is the producer id and epoch it is stamped with.
+func (b *ProducerBatch) Producer() protocol.ProducerID { return b.producer }
+
+// Sequence is the sequence number of its first record, if stamped.
+func (b *ProducerBatch) Sequence() int32 { return b.sequence }
+
+// Order compares batches of one partition by the order of their records.
+func (b *ProducerBatch) Order(c *ProducerBatch) int {
+	switch {
+	case b.id < c.id || b.id == c.id && b.sub < c.sub:
+		return -1
+	case b.id == c.id && b.sub == c.sub:
+		return 0
+	}
+	return 1
+}
+
+// Slabs are the bytes to send. They stay the batch's: whoever sends them holds the batch by Hold.
+func (b *ProducerBatch) Slabs() [][]byte { return b.slabs[:b.at+1] }
+
+// Hold notes that a frame with the batch's bytes was handed to a connection, and that a request refers
+// to the batch: Unhold ends the one, Forget the other.
+func (b *ProducerBatch) Hold() {
+	b.sends++
+	b.refs.Add(1)
+	b.inFlight = true
+}
+
+// InFlight reports whether the batch was sent and its answer is due.
+func (b *ProducerBatch) InFlight() bool { return b.inFlight }
+
+// Landed notes that the answer has come, or never will.
+func (b *ProducerBatch) Landed() { b.inFlight = false }
+
+// MayBeWritten reports whether an attempt was made whose fate is unknown: the batch may be in the log.
+func (b *ProducerBatch) MayBeWritten() bool { return b.mayBeWritten }
+
+// SetMayBeWritten notes what an answer, or the lack of one, tells of the batch's fate.
+func (b *ProducerBatch) SetMayBeWritten(v bool) { b.mayBeWritten = v }
+
+// Forget ends a request's reference to the batch, which may be another batch from now on.
+func (b *ProducerBatch) Forget() { b.unref() }
+
+// SetProducer gives the batch a producer id, epoch and base sequence. The header follows when it is
+// next drained. The sender's.
+func (b *ProducerBatch) SetProducer(p protocol.ProducerID, sequence int32) {
+	b.stamped = p.Valid()
+	b.producer, b.sequence = p, sequence
+	b.dirty = true
+}
+
+// writeHeader writes header and CRC. The sender's, with no writer at the bytes.
+func (b *ProducerBatch) writeHeader() {
+	invariants.Check(b.sends == 0, "header of %v written with %d sends", b.d.tp, b.sends)
+	invariants.Check(b.is(stateSealed), "header of a batch written that is %v", state(b.state.Load()))
+	b.dirty = false
+	p, sequence := b.producer, b.sequence
+	if !b.stamped {
+		p, sequence = protocol.NoProducerID, -1
+	}
+	protocol.StampBatch(b.slabs[:b.at+1], b.size, protocol.BatchStamp{
+		Codec: b.codec, Count: b.Count(),
+		BaseTimestamp: b.baseTS, MaxTimestamp: b.maxTS,
+		Producer: p, BaseSequence: sequence,
+	})
+}
+
+// fits reports whether a record of n bytes may still go in, by the estimated compressed size.
+// The first record always may (java-producer 4.3).
+func (b *ProducerBatch) fits(n int) bool {
+	if len(b.slots) == 0 {
+		return true
+	}
+	if b.codec == protocol.CodecNone {
+		return b.size+n <= b.limit
+	}
+	if b.size+n > b.a.rawLimit {
+		return false
+	}
+	return protocol.BatchHeaderSize+int(float64(b.size-protocol.BatchHeaderSize)*b.estimate)+n <= b.limit
+}
+
+// room is what is left in the slabs it has.
+func (b *ProducerBatch) room() int {
+	n := 0
+	for i := b.at; i < len(b.slabs); i++ {
+		n += cap(b.slabs[i]) - len(b.slabs[i])
+	}
+	return n
+}
+
+// appendRecord encodes a record of body bytes (RecordBodySize) and its slot. The slabs have room.
+func (b *ProducerBatch) appendRecord(body, size int, timestamp int64, key, value []byte, headers []protocol.Header, cb Callback) {
+	slab := b.slabs[b.at]
+	offsetDelta := int32(len(b.slots))
+	if size <= cap(slab)-len(slab) {
+		b.slabs[b.at] = protocol.AppendRecord(slab, body, timestamp-b.baseTS, offsetDelta, key, value, headers)
+	} else {
+		b.appendAcross(body, timestamp-b.baseTS, offsetDelta, key, value, headers)
+	}
+	b.size += size
+	if size > b.maxRecord {
+		b.maxRecord = size
+	}
+	if timestamp > b.maxTS {
+		b.maxTS = timestamp
+	}
+	s := slot{cb: cb, keySize: int32(len(key)), valueSize: int32(len(value)), timestamp: timestamp}
+	if key == nil {
+		s.keySize = -1
+	}
+	if value == nil {
+		s.valueSize = -1
+	}
+	b.slots = append(b.slots, s)
+	if cb != nil {
+		b.callbacks = true
+	}
+}
+
+// appendAcross encodes a record that goes over the end of a slab.
+func (b *ProducerBatch) appendAcross(body int, timestampDelta int64, offsetDelta int32, key, value []byte, headers []protocol.Header) {
+	var scratch [32]byte
+	b.write(protocol.AppendRecordPrefix(scratch[:0], body, timestampDelta, offsetDelta))
+	b.writeBytes(key)
+	b.writeBytes(value)
+	b.write(appendUvarint(scratch[:0], uint64(len(headers))<<1))
+	for i := range headers {
+		b.write(appendUvarint(scratch[:0], uint64(len(headers[i].Key))<<1))
+		b.writeString(headers[i].Key)
+		b.writeBytes(headers[i].Value)
+	}
+}
+
+func (b *ProducerBatch) writeBytes(p []byte) {
+	var scratch [8]byte
+	b.write(protocol.AppendVarintLen(scratch[:0], p))
+	b.write(p)
+}
+
+// write copies p to the end of the batch, from slab to slab.
+func (b *ProducerBatch) write(p []byte) {
+	for len(p) > 0 {
+		slab := b.nextRoom()
+		n := min(len(p), cap(slab)-len(slab))
+		b.slabs[b.at] = append(slab, p[:n]...)
+		p = p[n:]
+	}
+}
+
+func (b *ProducerBatch) writeString(p string) {
+	for len(p) > 0 {
+		slab := b.nextRoom()
+		n := min(len(p), cap(slab)-len(slab))
+		b.slabs[b.at] = append(slab, p[:n]...)
+		p = p[n:]
+	}
+}
+
+// nextRoom is the slab being filled, after moving on from a full one.
+func (b *ProducerBatch) nextRoom() []byte {
+	for len(b.slabs[b.at]) == cap(b.slabs[b.at]) {
+		b.at++
+	}
+	return b.slabs[b.at]
+}
+
+func appendUvarint(dst []byte, v uint64) []byte {
+	for v >= 0x80 {
+		dst = append(dst, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(dst, byte(v))
+}
+
+// count brings share.unsent up to date: filled slabs while open, everything when closed.
+func (b *ProducerBatch) count(bytes int) {
+	if b.share != nil && bytes != b.counted {
+		b.share.unsent.Add(int64(bytes - b.counted))
+	}
+	b.counted = bytes
+}
+
+// moveShare counts the batch for another node. d.mu held, or the batch popped.
+func (b *ProducerBatch) moveShare(s *share) {
+	if b.share == s {
+		return
+	}
+	n := b.counted
+	b.count(0)
+	b.share = s
+	b.count(n)
+}
+
+// Run tells every record's callback what became of it, in order. The dispatcher's, once, for a batch
+// that Config.Dispatch was given.
+func (b *ProducerBatch) Run() {
+	tp := b.d.tp
+	for i := range b.slots {
+		if cb := b.slots[i].cb; cb != nil {
+			cb.OnCompletion(b.out.of(tp.Topic, tp.Partition, i, &b.slots[i]))
+		}
+	}
+	b.unref()
+}
+
+// unref lets the struct be used again once the sender and the dispatcher are through with it.
+func (b *ProducerBatch) unref() {
+	n := b.refs.Add(-1)
+	invariants.Check(n >= 0, "unref of %v below zero", b.d.tp)
+	if n == 0 {
+		b.a.recycle(b)
+	}
+}

@@ -1,0 +1,231 @@
+package accumulator
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kafka-reservoir/producer/partitioner"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// Topic is what the accumulator keeps of a topic that was appended to: its partitions' deques, the
+// sticky partitioner, and how well it compresses. It lives as long as the accumulator.
+type Topic struct {
+	Name   string
+	sticky *partitioner.Sticky
+	ratio  ratio
+	// deques, by partition, are nil where nothing was appended yet. The slice is replaced, under topics.mu,
+	// only when the topic has grown: making room for one more each time cost O(n²) at 10,000 partitions.
+	deques atomic.Pointer[[]atomic.Pointer[deque]]
+
+	// Owned by the sender goroutine: scratch for building a request, see sender/produce.go.
+	RequestMark  uint64
+	RequestIndex int
+}
+
+// deque is one partition's queue of batches, oldest first.
+//
+// Only the sender removes from the front or puts back there; applications append at the tail.
+// So the front stays the same between a peek and a pop, with the lock free in between.
+type deque struct {
+	tp    protocol.TopicPartition
+	topic *Topic
+	share atomic.Pointer[share] // of the node that leads the partition; nil while unknown; set by the sender
+
+	mu        sync.Mutex // guards what follows; incomplete.mu, signals.mu and pool.mu may be taken while held
+	q         []*ProducerBatch
+	head      int // q[head:] are the batches
+	signalled bool
+	lastSize  int // of the last batch closed: its successor's first slab follows it
+
+	// openCounted: the open batch has filled slabs. Written under mu, peeked at by the sender without.
+	openCounted atomic.Bool
+
+	// Owned by the sender goroutine.
+	in         *dequeList // the list it stands in, or nil
+	prev, next *deque
+	node       *node // of the leader as of the last classify; nil: none
+	muted      bool
+	retryGen   uint32    // of its entry in the retry heap; older entries are dead
+	lingerEnds time.Time // while in a linger list
+}
+
+func (d *deque) len() int { return len(d.q) - d.head }
+
+func (d *deque) front() *ProducerBatch {
+	if d.head == len(d.q) {
+		return nil
+	}
+	return d.q[d.head]
+}
+
+func (d *deque) tail() *ProducerBatch {
+	if d.head == len(d.q) {
+		return nil
+	}
+	return d.q[len(d.q)-1]
+}
+
+func (d *deque) pushBack(b *ProducerBatch) {
+	if d.head > 0 && len(d.q) == cap(d.q) {
+		n := copy(d.q, d.q[d.head:])
+		clear(d.q[n:])
+		d.q, d.head = d.q[:n], 0
+	}
+	d.q = append(d.q, b)
+}
+
+func (d *deque) popFront() *ProducerBatch {
+	b := d.q[d.head]
+	d.q[d.head] = nil
+	d.head++
+	if d.head == len(d.q) {
+		d.q, d.head = d.q[:0], 0
+	}
+	return b
+}
+
+// insert puts b back where its records belong: before every batch created later.
+func (d *deque) insert(b *ProducerBatch) {
+	k := d.head
+	for k < len(d.q) && d.q[k].Order(b) < 0 {
+		k++
+	}
+	if k == d.head && d.head > 0 {
+		d.head--
+		d.q[d.head] = b
+		return
+	}
+	d.q = append(d.q, nil)
+	copy(d.q[k+1:], d.q[k:])
+	d.q[k] = b
+}
+
+// remove takes b out, wherever it stands.
+func (d *deque) remove(b *ProducerBatch) bool {
+	for k := d.head; k < len(d.q); k++ {
+		if d.q[k] == b {
+			if k == d.head {
+				d.popFront()
+				return true
+			}
+			copy(d.q[k:], d.q[k+1:])
+			d.q[len(d.q)-1] = nil
+			d.q = d.q[:len(d.q)-1]
+			return true
+		}
+	}
+	return false
+}
+
+// deque finds the queue of a partition, making it the first time. The look-up takes no lock (S-55).
+func (a *RecordAccumulator) deque(t *Topic, partition int32, count int) *deque {
+	if ds := t.deques.Load(); ds != nil && int(partition) < len(*ds) {
+		if d := (*ds)[partition].Load(); d != nil {
+			return d
+		}
+	}
+	a.topics.mu.Lock()
+	defer a.topics.mu.Unlock()
+	ds := t.deques.Load()
+	if ds == nil || int(partition) >= len(*ds) {
+		next := make([]atomic.Pointer[deque], max(count, int(partition)+1))
+		if ds != nil {
+			for i := range *ds {
+				next[i].Store((*ds)[i].Load())
+			}
+		}
+		ds = &next
+		t.deques.Store(ds)
+	}
+	slot := &(*ds)[partition]
+	if d := slot.Load(); d != nil {
+		return d
+	}
+	d := &deque{tp: protocol.TopicPartition{Topic: t.Name, Partition: partition}, topic: t}
+	slot.Store(d)
+	return d
+}
+
+// Topic finds the entry of a topic, making it the first time. Look-ups take no lock.
+func (a *RecordAccumulator) Topic(name string) *Topic {
+	if m := a.topics.byName.Load(); m != nil {
+		if t := (*m)[name]; t != nil {
+			return t
+		}
+	}
+	a.topics.mu.Lock()
+	defer a.topics.mu.Unlock()
+	old := map[string]*Topic{}
+	if m := a.topics.byName.Load(); m != nil {
+		old = *m
+	}
+	if t := old[name]; t != nil {
+		return t
+	}
+	next := make(map[string]*Topic, len(old)+1)
+	for k, v := range old {
+		next[k] = v
+	}
+	t := &Topic{Name: name, sticky: partitioner.NewSticky(partitioner.StickyConfig{
+		Threshold: a.cfg.StickyThreshold, Adaptive: a.cfg.Adaptive, Rand: a.cfg.Rand,
+	})}
+	next[name] = t
+	a.topics.byName.Store(&next)
+	a.topics.all = append(a.topics.all, t)
+	return t
+}
+
+// dequeList is an intrusive FIFO of deques: each stands in at most one. The sender's.
+type dequeList struct {
+	head, tail *deque
+	n          int
+}
+
+func (l *dequeList) push(d *deque) {
+	d.in, d.prev, d.next = l, l.tail, nil
+	if l.tail != nil {
+		l.tail.next = d
+	} else {
+		l.head = d
+	}
+	l.tail = d
+	l.n++
+}
+
+func (l *dequeList) unlink(d *deque) {
+	if d.prev != nil {
+		d.prev.next = d.next
+	} else {
+		l.head = d.next
+	}
+	if d.next != nil {
+		d.next.prev = d.prev
+	} else {
+		l.tail = d.prev
+	}
+	d.in, d.prev, d.next = nil, nil, nil
+	l.n--
+}
+
+func (l *dequeList) pop() *deque {
+	d := l.head
+	if d != nil {
+		l.unlink(d)
+	}
+	return d
+}
+
+// place moves d to l; nil takes it out of every list.
+func (d *deque) place(l *dequeList) {
+	if d.in == l && l != nil {
+		return
+	}
+	if d.in != nil {
+		d.in.unlink(d)
+	}
+	if l != nil {
+		l.push(d)
+	}
+}

@@ -1,0 +1,226 @@
+package accumulator
+
+import (
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// Gate is what idempotence needs when a batch is drained. Its methods are called by the sender, with no lock held.
+type Gate interface {
+	// MayDrain reports whether the first batch of a partition may be sent now.
+	MayDrain(first *ProducerBatch) bool
+	// Stamp gives a batch that has none its producer id, epoch and sequence, by SetProducer.
+	Stamp(b *ProducerBatch)
+}
+
+// Drain takes batches for one request to a node: the first of each partition that is ready there, in turn,
+// up to maxBytes (a lone larger batch still goes, S-79), and appends them to dst. g may be nil. The
+// sender's.
+//
+// A partition that was passed over for want of room keeps its turn; one that was served goes to the end
+// (ACC-01). One that may not go yet only holds up itself (EXT-01).
+func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes int, now time.Time, g Gate) []*ProducerBatch {
+	n := a.s.nodes[nodeID]
+	if n == nil {
+		return dst
+	}
+	total, first := 0, len(dst)
+	for k := n.ready.n; k > 0; k-- {
+		d := n.ready.head
+		b, v := a.take(d, maxBytes-total, len(dst) == first, now, g)
+		switch v {
+		case taken:
+			total += b.size
+			dst = append(dst, b)
+			d.place(nil)
+			a.classify(d, now)
+		case noRoom:
+			k = 0
+		case held:
+			d.place(&a.s.gated)
+		case nothing:
+			a.classify(d, now)
+			if d.in == &n.ready { // never here with nothing to take: it would spin
+				d.place(nil)
+			}
+		}
+	}
+	if len(dst) > first {
+		dst = a.piggyback(dst, n, maxBytes-total, now, g)
+		n.share.release()
+	}
+	return dst
+}
+
+// piggyback adds open batches whose linger is more than half over: there is a request under way to
+// their node, and one of their own would follow soon.
+func (a *RecordAccumulator) piggyback(dst []*ProducerBatch, n *node, room int, now time.Time, g Gate) []*ProducerBatch {
+	for k := n.linger.n; k > 0; k-- {
+		d := n.linger.head
+		if d.lingerEnds.Sub(now) > a.cfg.Linger/2 {
+			break
+		}
+		b, v := a.take(d, room, false, now, g)
+		switch v {
+		case taken:
+			room -= b.size
+			dst = append(dst, b)
+			d.place(nil)
+			a.classify(d, now)
+		case noRoom:
+			return dst
+		case held:
+			d.place(&a.s.gated)
+		case nothing:
+			d.place(nil)
+			a.classify(d, now)
+		}
+	}
+	return dst
+}
+
+type takeResult int
+
+const (
+	taken   takeResult = iota
+	noRoom             // the request is full
+	held               // idempotence says not yet
+	nothing            // nothing sendable: being compressed, or gone
+)
+
+// take pops the first batch of d, closed and stamped.
+func (a *RecordAccumulator) take(d *deque, room int, only bool, now time.Time, g Gate) (*ProducerBatch, takeResult) {
+	d.mu.Lock()
+	b := d.front()
+	if b == nil {
+		d.mu.Unlock()
+		return nil, nothing
+	}
+	if b.is(stateOpen) {
+		if b.codec == protocol.CodecNone && b.size > room && !only {
+			d.mu.Unlock()
+			return nil, noRoom
+		}
+		a.closeLocked(d, b)
+	}
+	if b.is(stateClosed) {
+		d.mu.Unlock()
+		a.seal.submit(b)
+		d.mu.Lock()
+	}
+	if !b.is(stateSealed) {
+		d.mu.Unlock()
+		return nil, nothing
+	}
+	if b.size > room && !only {
+		d.mu.Unlock()
+		return nil, noRoom
+	}
+	// The front stays the front without the lock: only this goroutine takes from there.
+	d.mu.Unlock()
+	if b.dirty && b.sends > 0 {
+		// Its header has to change, and a writer still reads it: when that lets go, the partition is looked at again.
+		return nil, held
+	}
+	if g != nil {
+		if !g.MayDrain(b) {
+			return nil, held
+		}
+		if !b.stamped {
+			g.Stamp(b)
+		}
+	}
+	d.mu.Lock()
+	popped := d.popFront()
+	d.mu.Unlock()
+	invariants.Check(popped == b, "the front of %v changed under the sender", d.tp)
+	b.count(0)
+	if b.dirty {
+		b.writeHeader()
+	}
+	b.drained = now
+	b.leaderEpoch = a.leaderEpoch(d)
+	b.attempts++
+	return b, taken
+}
+
+// Reenqueue puts a batch back to be sent again, where its records belong, not before the back-off is
+// over. The sender's.
+func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
+	b.lastAttempt = now
+	b.retryAt = now.Add(a.backoff(b.attempts))
+	d := b.d
+	d.mu.Lock()
+	d.insert(b)
+	d.mu.Unlock()
+	if !d.muted {
+		a.classify(d, now)
+	}
+}
+
+// backoff is exponential in the attempts made, with 20 % jitter.
+func (a *RecordAccumulator) backoff(attempts int) time.Duration {
+	base, limit := a.cfg.RetryBackoff, a.cfg.RetryBackoffMax
+	if base >= limit {
+		base = limit // Java: the maximum then acts as a constant
+	}
+	if base <= 0 {
+		return 0
+	}
+	d := base
+	for i := 1; i < attempts && d < limit; i++ {
+		d *= 2
+	}
+	d = min(d, limit)
+	// In steps of a thousandth of 0.8 to 1.2, so that one integer decides.
+	d = d / 1000 * time.Duration(800+a.cfg.Rand(401))
+	return min(d, limit)
+}
+
+// Unhold notes that a writer let go of the batch's bytes. The sender's.
+func (a *RecordAccumulator) Unhold(b *ProducerBatch, now time.Time) {
+	b.sends--
+	invariants.Check(b.sends >= 0, "more writers let go of a batch than held it")
+	if b.sends > 0 {
+		return
+	}
+	if b.is(stateDone) {
+		a.release(b)
+		return
+	}
+	if b.dirty && b.d.in == &a.s.gated {
+		a.classify(b.d, now)
+	}
+}
+
+// Complete ends a batch that was written: base is the first record's offset, -1 if unknown; logAppend
+// the broker's time, -1 if the records keep theirs. The sender's.
+func (a *RecordAccumulator) Complete(b *ProducerBatch, base, logAppend int64) {
+	a.finish(b, outcome{base: base, logAppend: logAppend})
+}
+
+// Fail ends a batch with err. perRecord, if not nil, gives each record's own. The sender's.
+func (a *RecordAccumulator) Fail(b *ProducerBatch, err error, perRecord func(i int) error) {
+	a.finish(b, outcome{base: -1, logAppend: -1, err: err, perRecord: perRecord})
+}
+
+// finish is the one place where a batch becomes Done.
+func (a *RecordAccumulator) finish(b *ProducerBatch, out outcome) {
+	invariants.Check(b.is(stateSealed), "a batch of %v ends while %v", b.d.tp, state(b.state.Load()))
+	b.state.Store(int32(stateDone))
+	b.out = out
+	if b.res != nil {
+		b.res.settle(out, b.slots)
+	}
+	if b.callbacks {
+		b.refs.Add(1)
+		// Before the set forgets the batch, so that who waits for the set finds the callbacks queued.
+		a.cfg.Done(b)
+	}
+	a.incomplete.remove(b)
+	if b.sends == 0 {
+		a.release(b)
+	}
+}

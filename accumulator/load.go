@@ -1,0 +1,40 @@
+package accumulator
+
+import (
+	"sync/atomic"
+
+	"github.com/kafka-reservoir/producer/metadata"
+	"github.com/kafka-reservoir/producer/partitioner"
+)
+
+// load is the lengths of a topic's queues, for those partitions that may be chosen. nil: choose evenly.
+// As in Java only once every partition has a queue: before, the lengths say nothing.
+func (a *RecordAccumulator) load(md *metadata.Topic, ds []atomic.Pointer[deque]) *partitioner.Load {
+	var partitions []int32
+	var queues []int
+	excluded, differ := false, false
+	for _, p := range md.Available() {
+		if int(p) >= len(ds) {
+			return nil
+		}
+		d := ds[p].Load()
+		if d == nil {
+			return nil
+		}
+		if n := a.s.nodes[md.Leader(p)]; n != nil && a.cfg.AvailabilityTimeout > 0 &&
+			n.readyAt.Sub(n.drainedAt) > a.cfg.AvailabilityTimeout {
+			excluded = true
+			continue
+		}
+		d.mu.Lock()
+		n := d.len()
+		d.mu.Unlock()
+		partitions = append(partitions, p)
+		queues = append(queues, n)
+		differ = differ || n != queues[0]
+	}
+	if len(partitions) == 0 || !excluded && !differ {
+		return nil
+	}
+	return partitioner.NewLoad(partitions, queues, md.Count())
+}

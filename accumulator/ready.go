@@ -1,0 +1,431 @@
+package accumulator
+
+import (
+	"time"
+
+	"github.com/kafka-reservoir/producer/metadata"
+	"github.com/kafka-reservoir/producer/partitioner"
+)
+
+// node is the sender's view of a broker that leads partitions with batches.
+type node struct {
+	id    int32
+	share *share
+
+	ready  dequeList // something is to be sent now
+	linger dequeList // an open batch that may still wait, by the time its wait ends
+
+	canSend  bool // as the client said at the beginning of the iteration
+	inFlight int
+
+	// For the availability time-out: when it last had data and could take it, or only had data (SND-10).
+	readyAt, drainedAt time.Time
+}
+
+// senderState is all that only the sender touches: where each partition with batches stands. Every
+// partition with work is in exactly one list, so that an iteration costs what is to be done, not the number
+// of partitions. (Walking all deques was O(partitions) a loop.)
+type senderState struct {
+	nodes    map[int32]*node
+	ordered  []*node // as in nodes, in order of first use: nothing is decided by map order
+	snapshot *metadata.Snapshot
+
+	noLeader dequeList // their partition has no leader that is known
+	backoff  dequeList // their first batch waits to be retried
+	gated    dequeList // idempotence does not let their first batch go yet
+	retries  retryHeap
+
+	closing  bool
+	taken    []*deque // scratch for the signals taken
+	unknown  []string // topics in noLeader, for the result
+	nodeIDs  []int32
+	exhausts int // where to go on with the oldest partitions when memory is short
+}
+
+func (s *senderState) init(*RecordAccumulator) { s.nodes = map[int32]*node{} }
+
+func (s *senderState) node(id int32) *node {
+	n := s.nodes[id]
+	if n == nil {
+		n = &node{id: id, share: newShare(id)}
+		s.nodes[id] = n
+		s.ordered = append(s.ordered, n)
+	}
+	return n
+}
+
+// ReadyResult says what there is to send.
+type ReadyResult struct {
+	// Nodes have something sendable, whether or not they can take it. Valid until the next Ready.
+	Nodes []int32
+	// Next is when to look again if nothing else happens; zero: not by time alone.
+	Next time.Time
+	// UnknownLeader are topics with batches for partitions without a leader (S-73, S-75).
+	UnknownLeader []string
+}
+
+// SetNode tells what the client knows of a node: whether a request could go to it now, and how many are
+// in flight. To be called before Ready for each of Nodes. The sender's.
+func (a *RecordAccumulator) SetNode(id int32, canSend bool, inFlight int) {
+	n := a.s.node(id)
+	n.canSend, n.inFlight = canSend, inFlight
+}
+
+// Nodes lists the nodes that ever had batches, in order of first use. The sender's.
+func (a *RecordAccumulator) Nodes() []int32 {
+	a.s.nodeIDs = a.s.nodeIDs[:0]
+	for _, n := range a.s.ordered {
+		a.s.nodeIDs = append(a.s.nodeIDs, n.id)
+	}
+	return a.s.nodeIDs
+}
+
+// Ready takes in what happened since the last call and says which nodes have something to be sent.
+// The sender's, once an iteration.
+func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) ReadyResult {
+	s := &a.s
+	moved := s.snapshot != snapshot
+	s.snapshot = snapshot
+	a.takeSignals(now)
+	if moved {
+		a.rehome(now)
+	}
+	for {
+		d, ok := s.retries.due(now)
+		if !ok {
+			break
+		}
+		if d.in == &s.backoff {
+			a.classify(d, now)
+		}
+	}
+	all := s.closing || a.flushing.Load() > 0
+	for _, n := range s.ordered {
+		for d := n.linger.head; d != nil && (all || !d.lingerEnds.After(now)); d = n.linger.head {
+			a.classify(d, now)
+			if d.in == &n.linger { // an urgent look ahead was wrong: not again in this call
+				break
+			}
+		}
+		a.readyWhenGrown(n)
+	}
+	if a.pool.Waiting() > 0 {
+		a.readyOldest()
+	}
+	if a.cfg.Adaptive && moved {
+		a.refreshLoad(now)
+	}
+
+	res := ReadyResult{Nodes: s.nodeIDs[:0]}
+	for _, n := range s.ordered {
+		if n.ready.n > 0 {
+			res.Nodes = append(res.Nodes, n.id)
+			n.readyAt = now
+			if n.canSend {
+				n.drainedAt = now
+			}
+		}
+		if d := n.linger.head; d != nil && (res.Next.IsZero() || d.lingerEnds.Before(res.Next)) {
+			res.Next = d.lingerEnds
+		}
+	}
+	s.nodeIDs = res.Nodes
+	if at, ok := s.retries.next(); ok && (res.Next.IsZero() || at.Before(res.Next)) {
+		res.Next = at
+	}
+	s.unknown = s.unknown[:0]
+	for d := s.noLeader.head; d != nil; d = d.next {
+		if n := len(s.unknown); n == 0 || s.unknown[n-1] != d.tp.Topic {
+			s.unknown = append(s.unknown, d.tp.Topic)
+		}
+	}
+	res.UnknownLeader = s.unknown
+	return res
+}
+
+// takeSignals looks at every deque that changed.
+func (a *RecordAccumulator) takeSignals(now time.Time) {
+	a.look.Store(false)
+	a.signals.mu.Lock()
+	taken := a.signals.list
+	a.signals.list = a.s.taken[:0]
+	a.signals.mu.Unlock()
+	for _, d := range taken {
+		d.mu.Lock()
+		d.signalled = false
+		d.mu.Unlock()
+		a.classify(d, now)
+	}
+	clear(taken)
+	a.s.taken = taken
+}
+
+// classify puts d into the list where its first batch belongs.
+func (a *RecordAccumulator) classify(d *deque, now time.Time) {
+	s := &a.s
+	if d.muted {
+		d.place(nil)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.front()
+	if b == nil || b.is(stateClosed) || b.is(stateSealing) {
+		// Nothing there, or being compressed: whoever changes that signals.
+		d.place(nil)
+		return
+	}
+	n := a.leader(d)
+	if n == nil {
+		d.place(&s.noLeader)
+		return
+	}
+	if b.attempts > 0 {
+		if b.retryAt.After(now) && !a.leaderChanged(b) {
+			d.place(&s.backoff)
+			d.retryGen++
+			s.retries.push(retryEntry{at: b.retryAt, d: d, gen: d.retryGen})
+			return
+		}
+		d.place(&n.ready)
+		return
+	}
+	if !b.is(stateOpen) || s.closing || a.flushing.Load() > 0 || b.res != nil && b.res.urgent.Load() {
+		d.place(&n.ready)
+		return
+	}
+	ends := b.created.Add(a.cfg.Linger)
+	if !ends.After(now) {
+		// It may stay open for long if the node cannot take it: a shared reading of the clock would then go stale.
+		b.precise = b.precise || a.lingers
+		d.place(&n.ready)
+		return
+	}
+	if d.in != &n.linger || !d.lingerEnds.Equal(ends) {
+		d.place(nil)
+		d.lingerEnds = ends
+		d.place(&n.linger)
+	}
+}
+
+// leader finds the node of d's leader in the snapshot, and counts d's batches for it. d.mu is held.
+func (a *RecordAccumulator) leader(d *deque) *node {
+	s := &a.s
+	var n *node
+	if s.snapshot != nil {
+		if t := s.snapshot.Topic(d.tp.Topic); t != nil {
+			if id := t.Leader(d.tp.Partition); id >= 0 {
+				if d.node != nil && d.node.id == id {
+					return d.node
+				}
+				n = s.node(id)
+			}
+		}
+	}
+	if d.node == n {
+		return n
+	}
+	d.node = n
+	var sh *share
+	if n != nil {
+		sh = n.share
+	}
+	old := d.share.Swap(sh)
+	for _, b := range d.q[d.head:] {
+		b.moveShare(sh)
+	}
+	if old != nil {
+		old.release()
+	}
+	return n
+}
+
+// leaderChanged reports whether b's partition has a newer leader than at b's last attempt, which was
+// the first since: then the retry need not back off (KIP-951, ACC-28, S-73).
+func (a *RecordAccumulator) leaderChanged(b *ProducerBatch) bool {
+	return b.leaderEpoch >= 0 && a.leaderEpoch(b.d) > b.leaderEpoch
+}
+
+func (a *RecordAccumulator) leaderEpoch(d *deque) int32 {
+	if t := a.s.snapshot.Topic(d.tp.Topic); t != nil {
+		return t.LeaderEpoch(d.tp.Partition)
+	}
+	return -1
+}
+
+// rehome looks at every partition with work again, after the metadata changed.
+func (a *RecordAccumulator) rehome(now time.Time) {
+	s := &a.s
+	lists := []*dequeList{&s.noLeader, &s.backoff}
+	for _, n := range s.ordered {
+		lists = append(lists, &n.ready, &n.linger)
+	}
+	var all []*deque
+	for _, l := range lists {
+		for d := l.head; d != nil; d = d.next {
+			all = append(all, d)
+		}
+	}
+	for _, d := range all {
+		a.classify(d, now)
+	}
+}
+
+// readyWhenGrown makes open batches sendable before their time when enough has come together for a
+// request, or when appends wait for the node's share: lingering would only make them wait.
+func (a *RecordAccumulator) readyWhenGrown(n *node) {
+	if n.linger.n == 0 || !n.canSend {
+		return
+	}
+	waiting := n.share.waiting.Load() > 0
+	if !waiting && (n.share.unsent.Load() < grownBytes || n.inFlight > 0) {
+		return
+	}
+	// Those with filled slabs are what made up the bytes; the others go on collecting.
+	before := n.ready.n
+	for d := n.linger.head; d != nil; {
+		next := d.next
+		if d.openCounted.Load() {
+			d.place(&n.ready)
+		}
+		d = next
+	}
+	if waiting && n.ready.n == before && n.ready.n == 0 {
+		for d := n.linger.head; d != nil; d = n.linger.head {
+			d.place(&n.ready)
+		}
+	}
+}
+
+// readyOldest makes the partitions that have waited longest sendable, up to a quarter of the memory:
+// somebody waits for memory (S-72). Sending everything made batches of one record at 10,000 partitions.
+func (a *RecordAccumulator) readyOldest() {
+	s := &a.s
+	budget := a.pool.Total() / 4
+	for range len(s.ordered) {
+		n := s.ordered[s.exhausts%len(s.ordered)]
+		s.exhausts++
+		for d := n.linger.head; d != nil && budget > 0; d = n.linger.head {
+			d.mu.Lock()
+			for _, b := range d.q[d.head:] {
+				budget -= int64(b.size)
+			}
+			d.mu.Unlock()
+			d.place(&n.ready)
+		}
+	}
+}
+
+// refreshLoad gives the sticky partitioners the lengths of the partitions' queues, as weights, and
+// leaves out those of nodes that have taken nothing for longer than the availability time-out (KIP-794).
+func (a *RecordAccumulator) refreshLoad(now time.Time) {
+	if a.s.snapshot == nil {
+		return
+	}
+	a.topics.mu.Lock()
+	topics := a.topics.all
+	a.topics.mu.Unlock()
+	for _, t := range topics {
+		md := a.s.snapshot.Topic(t.Name)
+		ds := t.deques.Load()
+		if md == nil || ds == nil || md.Count() < 2 || len(*ds) < md.Count() {
+			continue
+		}
+		t.sticky.SetLoad(a.load(md, *ds))
+	}
+}
+
+var _ partitioner.Partitions = (*metadata.Topic)(nil)
+
+// Recheck looks at b's partition again: something that may have held it back changed. The sender's.
+func (a *RecordAccumulator) Recheck(b *ProducerBatch, now time.Time) { a.recheck(b.d, now) }
+
+func (a *RecordAccumulator) recheck(d *deque, now time.Time) {
+	if d.in == &a.s.gated || d.in == nil {
+		a.classify(d, now)
+	}
+}
+
+// RecheckAll looks again at all partitions that idempotence held back. The sender's.
+func (a *RecordAccumulator) RecheckAll(now time.Time) {
+	for n := a.s.gated.n; n > 0; n-- {
+		a.classify(a.s.gated.head, now)
+	}
+}
+
+// Mute keeps a partition from being drained until Unmute: one batch of it is in flight and order must
+// hold (max.in.flight 1; S-83). The sender's.
+func (a *RecordAccumulator) Mute(b *ProducerBatch) {
+	b.d.muted = true
+	b.d.place(nil)
+}
+
+// Unmute ends Mute.
+func (a *RecordAccumulator) Unmute(b *ProducerBatch, now time.Time) {
+	b.d.muted = false
+	a.classify(b.d, now)
+}
+
+// HasUndrained reports whether any batch waits to be sent. The sender's.
+func (a *RecordAccumulator) HasUndrained() bool {
+	a.signals.mu.Lock()
+	n := len(a.signals.list)
+	a.signals.mu.Unlock()
+	if n > 0 || a.s.noLeader.n+a.s.backoff.n+a.s.gated.n > 0 {
+		return true
+	}
+	for _, n := range a.s.ordered {
+		if n.ready.n+n.linger.n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// PrepareSleep says when the sender will wake by itself. It is false, and the sender must not sleep,
+// if something came in since Ready that it could act on. What is looked at here and what Append wakes the
+// sender for must be the same, or the sender spins, or sleeps too long.
+func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
+	for _, n := range a.s.ordered {
+		closed, grown := int64(never), int64(never)
+		switch {
+		case !n.canSend:
+		case n.inFlight == 0:
+			closed, grown = 0, grownBytes
+		default:
+			closed = wakeBytes
+		}
+		n.share.wakeClosed.Store(closed)
+		n.share.wakeGrown.Store(grown)
+	}
+	a.sleep.Store(max(int64(until.Sub(a.epoch)), 1))
+	if a.mustLook(now, until) {
+		a.sleep.Store(0)
+		return false
+	}
+	return true
+}
+
+func (a *RecordAccumulator) mustLook(now, until time.Time) bool {
+	if a.look.Load() {
+		return true
+	}
+	a.signals.mu.Lock()
+	n := len(a.signals.list)
+	a.signals.mu.Unlock()
+	if n == 0 {
+		return false
+	}
+	if a.lingers && until.Sub(now) > a.cfg.Linger {
+		return true // a batch opened meanwhile may end earlier
+	}
+	for _, n := range a.s.ordered {
+		if n.share.unsent.Load() >= n.share.wakeClosed.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// Awake ends what PrepareSleep began. The sender's, after its sleep.
+func (a *RecordAccumulator) Awake() { a.sleep.Store(0) }

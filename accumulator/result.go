@@ -1,0 +1,298 @@
+package accumulator
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Result is what became of a record that was written. The root package's RecordMetadata has the
+// same fields in the same order, so that one converts to the other for nothing.
+type Result struct {
+	Topic     string
+	Partition int32
+	Offset    int64 // -1 where the broker named none
+	Timestamp time.Time
+	KeySize   int // -1 for a null key
+	ValueSize int
+}
+
+// Callback is told what became of one record. A func value in a one-method type of its own fits
+// into the interface without an allocation.
+type Callback interface {
+	OnCompletion(Result, error)
+}
+
+// slot is what a batch keeps of each record beside its bytes.
+type slot struct {
+	cb        Callback // nil: nobody asked
+	keySize   int32    // -1 for null
+	valueSize int32
+	timestamp int64 // ms
+}
+
+// outcome is the verdict on a batch. Immutable once the batch is done.
+type outcome struct {
+	base      int64 // offset of the first record, -1 unknown
+	logAppend int64 // ms, -1: the records keep their own time
+	err       error
+	perRecord func(i int) error // KIP-467: errors that differ within the batch; nil: err is everybody's
+}
+
+func (o *outcome) of(topic string, partition int32, i int, s *slot) (Result, error) {
+	err := o.err
+	if err != nil {
+		if o.perRecord != nil {
+			err = o.perRecord(i)
+		}
+		return Result{Topic: topic, Partition: partition, Offset: -1, KeySize: -1, ValueSize: -1}, err
+	}
+	offset, ms := int64(-1), s.timestamp
+	if o.base >= 0 {
+		offset = o.base + int64(i)
+	}
+	if o.logAppend >= 0 {
+		ms = o.logAppend
+	}
+	return Result{
+		Topic: topic, Partition: partition, Offset: offset,
+		Timestamp: time.UnixMilli(ms), KeySize: int(s.keySize), ValueSize: int(s.valueSize),
+	}, nil
+}
+
+// batchResult outlives its batch: it is what futures hold on to. One serves all futures of a batch,
+// with one wake-up each for those who really wait.
+type batchResult struct {
+	a *RecordAccumulator
+	d *deque // to hurry the batch when somebody waits; nil for a record that never got that far
+
+	settled atomic.Bool // set last: what follows up to mu is then immutable
+	out     outcome
+	topic   string
+	part    int32
+	one     slot   // the only record's
+	many    []slot // all records', where there are several
+	split   []splitPart
+
+	urgent atomic.Bool // somebody waits: do not linger
+
+	mu      sync.Mutex // guards waiters, and settled going true
+	waiters []waiter
+}
+
+// splitPart says which result took over the records from first on, after a split.
+type splitPart struct {
+	first int32
+	r     *batchResult
+}
+
+// waiter is one goroutine in Wait, or one channel that Done handed out.
+type waiter struct {
+	ch    chan struct{}
+	index int32
+	done  bool // close ch rather than send to it
+}
+
+// waiterPool keeps Wait from making a channel for each call.
+var waiterPool = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
+
+// Handle is one record's place in a batchResult: a future, as a value. The zero Handle stands for no record.
+type Handle struct {
+	r *batchResult
+	i int32
+}
+
+// Failed is the handle of a record that never got into a batch.
+func Failed(topic string, partition int32, err error) Handle {
+	r := &batchResult{topic: topic, part: partition, out: outcome{base: -1, logAppend: -1, err: err}}
+	r.settled.Store(true)
+	return Handle{r: r}
+}
+
+// Valid reports whether the handle stands for a record.
+func (h Handle) Valid() bool { return h.r != nil }
+
+// follow goes on to the result that holds the record now, which after a split is another one.
+func (h Handle) follow() Handle {
+	for h.r.settled.Load() && h.r.split != nil {
+		k := len(h.r.split) - 1
+		for h.r.split[k].first > h.i {
+			k--
+		}
+		h = Handle{h.r.split[k].r, h.i - h.r.split[k].first}
+	}
+	return h
+}
+
+func (h Handle) get() (Result, error) {
+	s := &h.r.one
+	if h.r.many != nil {
+		s = &h.r.many[h.i]
+	}
+	return h.r.out.of(h.r.topic, h.r.part, int(h.i), s)
+}
+
+// Wait returns what became of the record, once that is known, or ctx's error.
+func (h Handle) Wait(ctx context.Context) (Result, error) {
+	for {
+		h = h.follow()
+		r := h.r
+		if r.settled.Load() {
+			return h.get()
+		}
+		if err := ctx.Err(); err != nil {
+			return Result{}, context.Cause(ctx)
+		}
+		ch := waiterPool.Get().(chan struct{})
+		if !r.add(waiter{ch: ch, index: h.i}) {
+			waiterPool.Put(ch)
+			continue
+		}
+		r.hurry()
+		if done := ctx.Done(); done == nil {
+			<-ch
+		} else {
+			select {
+			case <-ch:
+			case <-done:
+				if !h.remove(ch) {
+					<-ch // it was told already, or will be in a moment
+					waiterPool.Put(ch)
+					continue
+				}
+				waiterPool.Put(ch)
+				return Result{}, context.Cause(ctx)
+			}
+		}
+		waiterPool.Put(ch)
+	}
+}
+
+// Done is closed once the record's fate is known. Each call makes a channel: Wait is cheaper.
+func (h Handle) Done() <-chan struct{} {
+	ch := make(chan struct{})
+	for {
+		h = h.follow()
+		if h.r.settled.Load() {
+			close(ch)
+			return ch
+		}
+		if h.r.add(waiter{ch: ch, index: h.i, done: true}) {
+			h.r.hurry()
+			return ch
+		}
+	}
+}
+
+// Settled reports whether the fate is known already.
+func (h Handle) Settled() bool { return h.follow().r.settled.Load() }
+
+// add registers w, unless the result is settled.
+func (r *batchResult) add(w waiter) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.settled.Load() {
+		return false
+	}
+	r.waiters = append(r.waiters, w)
+	return true
+}
+
+// remove takes ch out again, wherever a split has moved it to. False: its signal is under way.
+func (h Handle) remove(ch chan struct{}) bool {
+	for {
+		r := h.r
+		r.mu.Lock()
+		for k := range r.waiters {
+			if r.waiters[k].ch == ch {
+				r.waiters = append(r.waiters[:k], r.waiters[k+1:]...)
+				r.mu.Unlock()
+				return true
+			}
+		}
+		r.mu.Unlock()
+		next := h.follow()
+		if next.r == r {
+			return false
+		}
+		h = next
+	}
+}
+
+// hurry makes the batch sendable without linger, since somebody waits for it.
+func (r *batchResult) hurry() {
+	if r.a == nil || !r.a.lingers || r.urgent.Load() || !r.urgent.CompareAndSwap(false, true) {
+		return
+	}
+	r.a.hurry(r.d)
+}
+
+// settle publishes the verdict and wakes who waits. slots is copied: the batch keeps it.
+func (r *batchResult) settle(out outcome, slots []slot) {
+	r.out = out
+	if len(slots) == 1 {
+		r.one = slots[0]
+		r.one.cb = nil
+	} else {
+		r.many = make([]slot, len(slots))
+		copy(r.many, slots)
+		for i := range r.many {
+			r.many[i].cb = nil // the callbacks are not for the futures to keep alive
+		}
+	}
+	r.mu.Lock()
+	r.settled.Store(true)
+	waiters := r.waiters
+	r.waiters = nil
+	r.mu.Unlock()
+	for _, w := range waiters {
+		w.wake()
+	}
+}
+
+// become hands the records, and who waits for them, over to the results of the parts.
+func (r *batchResult) become(parts []splitPart) {
+	r.mu.Lock()
+	r.split = parts
+	waiters := r.waiters
+	r.waiters = nil
+	for _, w := range waiters {
+		h := Handle{r, w.index}
+		k := len(parts) - 1
+		for parts[k].first > h.i {
+			k--
+		}
+		w.index -= parts[k].first
+		// The parts are new and nobody can have settled them: add always takes.
+		parts[k].r.waiters = append(parts[k].r.waiters, w)
+		parts[k].r.urgent.Store(true)
+	}
+	r.settled.Store(true)
+	r.mu.Unlock()
+}
+
+func (w waiter) wake() {
+	if w.done {
+		close(w.ch)
+	} else {
+		w.ch <- struct{}{} // has room for one
+	}
+}
+
+// resultChunk is how many results are made at a time, so that a synchronous caller, who needs one a
+// record, does not pay an allocation for each.
+const resultChunk = 32
+
+// newResult takes a result from the current chunk.
+func (a *RecordAccumulator) newResult(d *deque) *batchResult {
+	a.results.mu.Lock()
+	if len(a.results.chunk) == 0 {
+		a.results.chunk = make([]batchResult, resultChunk)
+	}
+	r := &a.results.chunk[0]
+	a.results.chunk = a.results.chunk[1:]
+	a.results.mu.Unlock()
+	r.a, r.d, r.topic, r.part = a, d, d.tp.Topic, d.tp.Partition
+	return r
+}

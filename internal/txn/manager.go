@@ -1,0 +1,326 @@
+package txn
+
+import (
+	"log/slog"
+	"math"
+
+	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// Manager holds the producer id and every partition's sequence state (the idempotent half of Java's
+// TransactionManager).
+type Manager struct {
+	log         *slog.Logger
+	maxInFlight int // batches of one partition
+
+	id    protocol.ProducerID
+	fatal error
+
+	partitions map[protocol.TopicPartition]*partition
+	// bumping are partitions that need a new epoch and wait for the answers that are still due.
+	bumping []*partition
+}
+
+// partition is one partition's sequence state. It outlives metadata: a topic that vanishes and comes
+// back must not begin at 0 again under the same epoch (FC-006).
+type partition struct {
+	tp    protocol.TopicPartition
+	id    protocol.ProducerID // the id and epoch its sequences belong to
+	next  int32               // of the next batch without one
+	acked bool                // some batch under id was acknowledged: the leader has state for us
+	// last is the highest sequence acknowledged under id; -1: none.
+	last       int32
+	lastOffset int64 // of the last record acknowledged, -1
+
+	inFlight []*accumulator.ProducerBatch // stamped and not Done, by sequence
+	onWire   int                          // of those, how many have an answer due
+	bump     bool                         // sequences have to begin anew, under a new epoch
+	// gap, where hasGap, is a sequence that the leader is known not to have: nothing from there on can
+	// have been written under id either, since leaders take sequences only in order.
+	gap    int32
+	hasGap bool
+}
+
+// New makes a manager without a producer id. maxInFlight bounds the unacknowledged batches of a partition: at most 5,
+// which is how many the brokers remember.
+func New(maxInFlight int, log *slog.Logger) *Manager {
+	return &Manager{
+		log: log, maxInFlight: min(maxInFlight, 5), id: protocol.NoProducerID,
+		partitions: map[protocol.TopicPartition]*partition{},
+	}
+}
+
+// NeedsID reports whether a producer id has to be fetched before anything can be drained.
+func (m *Manager) NeedsID() bool { return !m.id.Valid() && m.fatal == nil }
+
+// ID is the current producer id and epoch.
+func (m *Manager) ID() protocol.ProducerID { return m.id }
+
+// SetID takes the producer id a broker gave.
+func (m *Manager) SetID(id protocol.ProducerID) {
+	m.id = id
+	m.log.Info("producer id", "producer_id", id.ID, "epoch", id.Epoch)
+	m.applyBumps()
+}
+
+// Fail puts the producer out of action for good.
+func (m *Manager) Fail(err error) {
+	if m.fatal == nil {
+		m.fatal = err
+	}
+}
+
+// Err is what put the producer out of action, or nil.
+func (m *Manager) Err() error { return m.fatal }
+
+func (m *Manager) partition(tp protocol.TopicPartition) *partition {
+	p := m.partitions[tp]
+	if p == nil {
+		p = &partition{tp: tp, id: protocol.NoProducerID, last: -1, lastOffset: -1}
+		m.partitions[tp] = p
+	}
+	return p
+}
+
+// MayDrain reports whether the first batch of a partition may be sent now.
+func (m *Manager) MayDrain(b *accumulator.ProducerBatch) bool {
+	if !m.id.Valid() || m.fatal != nil {
+		return false
+	}
+	p := m.partition(b.TopicPartition())
+	if p.bump {
+		// What may have been written has to be resolved under the old epoch first, by the same bytes; all
+		// else waits for the new one.
+		return p.onWire == 0 && len(p.inFlight) > 0 && p.inFlight[0] == b && p.unknown(b)
+	}
+	if b.Stamped() {
+		// A retry: after an error all answers are collected first, then the batches go out again one at a
+		// time, in sequence order (SND-17, FC-001).
+		return p.onWire == 0 && len(p.inFlight) > 0 && p.inFlight[0] == b
+	}
+	if p.id != m.id && len(p.inFlight) > 0 {
+		return false // the epoch moved on elsewhere: adopted when the old one's batches are through (SND-21)
+	}
+	if len(p.inFlight) == 0 {
+		return true
+	}
+	if p.onWire < len(p.inFlight) || p.inFlight[0].Attempts() > 1 {
+		return false // something is being retried
+	}
+	// One in flight until the leader has acknowledged one: before that it has no state and would take any
+	// sequence for the first (KAFKA-15591, FC-001).
+	return p.acked && len(p.inFlight) < m.maxInFlight
+}
+
+// Stamp gives b its sequence. The one place where sequences are given out.
+func (m *Manager) Stamp(b *accumulator.ProducerBatch) {
+	p := m.partition(b.TopicPartition())
+	if p.id != m.id {
+		p.restart(m.id)
+	}
+	b.SetProducer(p.id, p.next)
+	p.next = protocol.AddSequence(p.next, b.Count())
+	p.inFlight = append(p.inFlight, b)
+}
+
+// restart begins at sequence 0 under id.
+func (p *partition) restart(id protocol.ProducerID) {
+	p.id, p.next, p.acked, p.last, p.lastOffset, p.hasGap = id, 0, false, -1, -1, false
+}
+
+// Sent notes that b was handed to a connection.
+func (m *Manager) Sent(b *accumulator.ProducerBatch) { m.partition(b.TopicPartition()).onWire++ }
+
+// Landed notes that b's answer came, or never will. What it was is told next, by Succeeded,
+// Failed or Retried.
+func (m *Manager) Landed(b *accumulator.ProducerBatch) { m.partition(b.TopicPartition()).onWire-- }
+
+// Succeeded takes an acknowledged batch off the books. offset is its first record's, or -1. The caller
+// ends the batch afterwards, and then calls Settle.
+func (m *Manager) Succeeded(b *accumulator.ProducerBatch, offset int64) {
+	p := m.partition(b.TopicPartition())
+	p.drop(b)
+	if b.Producer() == p.id {
+		p.acked = true
+		if last := protocol.AddSequence(b.Sequence(), b.Count()-1); p.last < 0 || int32(uint32(last)-uint32(p.last)) > 0 {
+			p.last = last
+		}
+		if offset >= 0 {
+			p.lastOffset = max(p.lastOffset, offset+int64(b.Count())-1)
+		}
+	}
+}
+
+// Failed takes a batch that will never be acknowledged off the books: refused for good, or expired. Its
+// sequence is burnt, whether or not it was written, so the partition needs a new epoch. The caller ends the
+// batch afterwards, and then calls Settle.
+func (m *Manager) Failed(b *accumulator.ProducerBatch) {
+	p := m.partition(b.TopicPartition())
+	if !p.drop(b) {
+		return // never had a sequence
+	}
+	if b.Producer() == p.id {
+		if !b.MayBeWritten() {
+			p.missing(b.Sequence())
+		}
+		m.wantBump(p)
+	}
+}
+
+// missing notes that the leader does not have sequence s.
+func (p *partition) missing(s int32) {
+	if !p.hasGap || before(s, p.gap) {
+		p.gap, p.hasGap = s, true
+	}
+}
+
+// before compares sequences, which wrap.
+func before(a, b int32) bool { return a != b && (uint32(b)-uint32(a))&0x7fffffff < 1<<30 }
+
+// OutOfOrder says whether an answer OUT_OF_ORDER_SEQUENCE to b means that the sequence is broken, so that
+// the partition has to begin anew. False: an earlier batch is unresolved, which explains it.
+func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch) bool {
+	p := m.partition(b.TopicPartition())
+	b.SetMayBeWritten(false) // the leader has nothing of this sequence
+	if b.Producer() == p.id {
+		p.missing(b.Sequence())
+	}
+	if len(p.inFlight) == 0 || p.inFlight[0] != b {
+		return false
+	}
+	if b.Producer() == p.id {
+		m.wantBump(p)
+	}
+	return true
+}
+
+// Lost says that the broker has forgotten the producer id for b's partition (UNKNOWN_PRODUCER_ID). False:
+// the answer tells nothing, and b is sent again as it is.
+func (m *Manager) Lost(b *accumulator.ProducerBatch, logStart int64) bool {
+	if logStart < 0 {
+		return false
+	}
+	p := m.partition(b.TopicPartition())
+	if b.Producer() != p.id || len(p.inFlight) == 0 || p.inFlight[0] != b {
+		return false
+	}
+	b.SetMayBeWritten(false)
+	p.missing(b.Sequence())
+	m.wantBump(p)
+	return true
+}
+
+// Split puts the parts of a batch in its place; they share its sequences.
+func (m *Manager) Split(b *accumulator.ProducerBatch, parts []*accumulator.ProducerBatch) {
+	p := m.partition(b.TopicPartition())
+	for i := range p.inFlight {
+		if p.inFlight[i] == b {
+			rest := append([]*accumulator.ProducerBatch(nil), p.inFlight[i+1:]...)
+			p.inFlight = append(append(p.inFlight[:i], parts...), rest...)
+			return
+		}
+	}
+}
+
+// drop takes b out of inFlight. False: it was not there.
+func (p *partition) drop(b *accumulator.ProducerBatch) bool {
+	for i := range p.inFlight {
+		if p.inFlight[i] == b {
+			copy(p.inFlight[i:], p.inFlight[i+1:])
+			p.inFlight[len(p.inFlight)-1] = nil
+			p.inFlight = p.inFlight[:len(p.inFlight)-1]
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Manager) wantBump(p *partition) {
+	if p.bump {
+		return
+	}
+	p.bump = true
+	m.bumping = append(m.bumping, p)
+}
+
+// Settle moves the epoch on for the partitions that need it, as soon as no answer is due there and no
+// batch's fate is unknown. To be called after the answers of a request, or an expiry, were told. True:
+// partitions that were held back may go on.
+func (m *Manager) Settle() bool {
+	if len(m.bumping) == 0 || !m.id.Valid() {
+		return false // without a producer id, SetID goes on
+	}
+	due := false
+	kept := m.bumping[:0]
+	for _, p := range m.bumping {
+		switch {
+		case len(p.inFlight) == 0 && p.last >= 0 && protocol.AddSequence(p.last, 1) == p.next:
+			// A later batch was acknowledged, so what had been in doubt was written: nothing is missing (SND-25).
+			p.bump, p.hasGap = false, false
+			due = true
+			continue
+		case p.onWire == 0 && !p.anyUnknown():
+			due = true
+		}
+		kept = append(kept, p)
+	}
+	clear(m.bumping[len(kept):])
+	m.bumping = kept
+	if !due || len(kept) == 0 {
+		return due
+	}
+	ready := false
+	for _, p := range kept {
+		ready = ready || p.settled()
+	}
+	if !ready {
+		return due
+	}
+	if m.id.Epoch == math.MaxInt16 {
+		m.log.Info("producer epoch exhausted: a new producer id is needed", "producer_id", m.id.ID)
+		m.id = protocol.NoProducerID
+		return true
+	}
+	m.id.Epoch++
+	m.log.Info("producer epoch bumped", "producer_id", m.id.ID, "epoch", m.id.Epoch)
+	m.applyBumps()
+	return true
+}
+
+// settled reports whether the partition could begin anew: nothing is under way and nothing in doubt.
+func (p *partition) settled() bool { return p.onWire == 0 && !p.anyUnknown() }
+
+// unknown reports whether b may have been written under its epoch.
+func (p *partition) unknown(b *accumulator.ProducerBatch) bool {
+	return b.MayBeWritten() && !(p.hasGap && b.Producer() == p.id && !before(b.Sequence(), p.gap))
+}
+
+func (p *partition) anyUnknown() bool {
+	for _, b := range p.inFlight {
+		if p.unknown(b) {
+			return true
+		}
+	}
+	return false
+}
+
+// applyBumps gives the batches of the partitions that can begin anew new sequences, from 0, under the new epoch.
+func (m *Manager) applyBumps() {
+	kept := m.bumping[:0]
+	for _, p := range m.bumping {
+		if !p.settled() {
+			kept = append(kept, p)
+			continue
+		}
+		p.bump = false
+		p.restart(m.id)
+		for _, b := range p.inFlight {
+			b.SetMayBeWritten(false)
+			b.SetProducer(p.id, p.next)
+			p.next = protocol.AddSequence(p.next, b.Count())
+		}
+	}
+	clear(m.bumping[len(kept):])
+	m.bumping = kept
+}
