@@ -1,0 +1,64 @@
+package metadata
+
+import (
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/backoff"
+)
+
+// schedule says when the next request is due. It is guarded by Metadata.mu.
+//
+// Two counters make pauses grow: of failures in a row, and of answers in a row that said nothing new
+// although somebody needed something new (KIP-580, MD-24). The pause is drawn once, when it begins:
+// drawing it anew for every look at the clock would favour the short ones.
+type schedule struct {
+	maxAge time.Duration
+	retry  backoff.Exponential
+
+	needFull   bool      // somebody found the view to be wrong
+	failures   int       // in a row
+	equivalent int       // answers in a row without progress
+	notBefore  time.Time // end of the current pause
+	lastFull   time.Time // last answer to a full request; zero: never
+	waiting    time.Time // since when a due update has not been got; zero: it is not due (NC-29)
+}
+
+// timeToUpdate is how long until a request may be sent; zero when it is due.
+func (s *schedule) timeToUpdate(now time.Time, newTopics bool) time.Duration {
+	var d time.Duration
+	if !s.needFull && !newTopics && !s.lastFull.IsZero() {
+		d = s.maxAge - now.Sub(s.lastFull)
+	}
+	return max(d, s.notBefore.Sub(now), 0)
+}
+
+// expired reports whether the view is too old, or was never got.
+func (s *schedule) expired(now time.Time) bool {
+	return s.lastFull.IsZero() || now.Sub(s.lastFull) >= s.maxAge
+}
+
+// forNewTopic makes an update due at once, whatever pause there is: an application waits for it.
+func (s *schedule) forNewTopic() {
+	s.notBefore = time.Time{}
+	s.equivalent = 0
+}
+
+// succeeded notes an answer.
+func (s *schedule) succeeded(now time.Time, full, progress bool) {
+	s.failures = 0
+	s.waiting = time.Time{}
+	s.equivalent++
+	if progress {
+		s.equivalent = 0
+	}
+	if full {
+		s.lastFull = now
+	}
+	s.notBefore = now.Add(s.retry.Delay(max(s.equivalent-1, 0)))
+}
+
+// failed notes that a request brought nothing.
+func (s *schedule) failed(now time.Time) {
+	s.notBefore = now.Add(s.retry.Delay(s.failures))
+	s.failures++
+}
