@@ -47,9 +47,9 @@ type Cluster struct {
 	violations  []*Violation
 	topicErrors map[string]protocol.ErrorCode
 
-	// notify is called, without the lock, when a method other than Handle and Tick made something due. The server sets it
-	// before it starts.
-	notify func()
+	// sink takes the actions instead of the caller of Handle, Open and Tick. It is called under the lock and must
+	// do no more than queue them. The server sets it before it starts.
+	sink func(Action)
 }
 
 type node struct {
@@ -288,6 +288,18 @@ func (c *Cluster) NodeUp(node int32) error {
 	})
 }
 
+// closeConns ends the connections of a node, or of all nodes for 0.
+func (c *Cluster) closeConns(node int32, how Drop) {
+	_ = c.change(func() error {
+		for _, k := range c.connsLocked() {
+			if node == 0 || k.node.id == node {
+				c.dropLocked(k, how)
+			}
+		}
+		return nil
+	})
+}
+
 // FreezeMetadata has a node go on answering Metadata with what is true now, until ThawMetadata.
 func (c *Cluster) FreezeMetadata(node int32) error {
 	return c.change(func() error {
@@ -392,21 +404,12 @@ func (c *Cluster) TopicNames() []string {
 	return names
 }
 
-// change runs f under the lock, and tells the server when that made something due.
+// change runs f, which changes what metadata tells, under the lock.
 func (c *Cluster) change(f func() error) error {
 	c.mu.Lock()
-	before := c.due.pushed
-	err := f()
+	defer c.mu.Unlock()
 	c.live = nil
-	notify := c.notify
-	if c.due.pushed == before {
-		notify = nil
-	}
-	c.mu.Unlock()
-	if notify != nil {
-		notify()
-	}
-	return err
+	return f()
 }
 
 func (c *Cluster) nodeLocked(id int32) (*node, error) {

@@ -129,3 +129,27 @@ type Record struct {
 	Codec         protocol.Codec
 	LeaderEpoch   int32
 }
+
+// withDefaults fills in what is zero. Slices and maps are used as they are.
+func (c Config) withDefaults() Config {
+	setDefault(&c.Nodes, 1)
+	setDefault(&c.Partitions, 1)
+	setDefault(&c.Replicas, 3)
+	c.Replicas = min(c.Replicas, c.Nodes)
+	setDefault(&c.ClusterID, "testbroker-cluster-001") // as long as a real one
+	if c.Generation == nil {
+		c.Generation = Kafka44
+	}
+	setDefault(&c.MaxRequestBytes, 100<<20)
+	setDefault(&c.FirstProducerID, 1000)
+	setDefault(&c.RetentionBytes, 64<<20)
+	setDefault(&c.JournalLimit, 10_000)
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

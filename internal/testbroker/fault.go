@@ -1,6 +1,8 @@
 package testbroker
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kafka-reservoir/producer/protocol"
@@ -91,7 +93,7 @@ type Verdict struct {
 	// Trickle cuts the answer into pieces of so many bytes, written TricklePause apart.
 	Trickle      int
 	TricklePause time.Duration
-	// Cut writes only the first Cut bytes of the answer, and then ends the connection as Drop says (CloseFIN by default).
+	// Cut writes only the first Cut bytes of the answer, and then ends the connection as Drop says, DropFIN if it says nothing.
 	Cut int
 	// Mute never answers this request, nor any other of its connection, which stays up and is read.
 	Mute bool
@@ -99,6 +101,38 @@ type Verdict struct {
 	Drop Drop
 	// Stall stops reading the connection, which stays up.
 	Stall bool
+}
+
+// String is what a journal line says of the verdict; empty for the zero value.
+func (v Verdict) String() string {
+	var s strings.Builder
+	say := func(on bool, format string, args ...any) {
+		if on {
+			if s.Len() > 0 {
+				s.WriteByte(' ')
+			}
+			fmt.Fprintf(&s, format, args...)
+		}
+	}
+	say(v.Delay > 0, "delay %v", v.Delay)
+	say(v.Skip, "skip")
+	say(v.Code != protocol.None, "answer %s", v.Code.Name())
+	say(v.Append, "after append")
+	for _, p := range v.Partitions {
+		say(true, "%s-%d: answer %s", p.Topic, p.Partition, p.Code.Name())
+		say(p.Append, "after append")
+	}
+	say(v.Hold > 0, "hold %v", v.Hold)
+	say(v.Throttle > 0, "throttle %v", v.Throttle)
+	say(v.Edit != nil, "edit")
+	say(v.Rewrite != nil, "rewrite")
+	say(v.Trickle > 0, "trickle %d", v.Trickle)
+	say(v.Cut > 0, "cut %d", v.Cut)
+	say(v.Mute, "mute")
+	say(v.Drop == DropFIN, "drop")
+	say(v.Drop == DropRST, "reset")
+	say(v.Stall, "stall")
+	return s.String()
 }
 
 // PartitionVerdict is the error to answer for one partition of a Produce request.

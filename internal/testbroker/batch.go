@@ -1,0 +1,214 @@
+package testbroker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/kafka-reservoir/producer/internal/compress"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// maxDecompressed bounds what the records of one batch may unfold to.
+const maxDecompressed = 256 << 20
+
+// batchCheck is the outcome of checking one batch, before anything that depends on the log.
+type batchCheck struct {
+	header       protocol.BatchHeader
+	code         protocol.ErrorCode // None for a proper batch
+	closes       bool               // a broker of this generation closes the connection
+	recordErrors []protocol.BatchIndexAndErrorMessage
+}
+
+// badBatch is what is wrong with a batch.
+type badBatch struct {
+	code protocol.ErrorCode
+	text string
+}
+
+func (e *badBatch) Error() string { return e.text }
+
+func bad(code protocol.ErrorCode, format string, args ...any) error {
+	return &badBatch{code: code, text: fmt.Sprintf(format, args...)}
+}
+
+// batchRules are the circumstances of a check.
+type batchRules struct {
+	version    int16
+	generation *Generation
+	// maxTimestamp is the latest timestamp allowed, in milliseconds; negative means no limit.
+	maxTimestamp int64
+}
+
+// decoding is what checking a batch needs; pooled, since decoders are dear to make.
+type decoding struct {
+	decoder compress.Decoder
+	buf     []byte
+}
+
+var decodings = sync.Pool{New: func() any { return new(decoding) }}
+
+// checkBatch is the strict look at what a Produce request has for one partition: all of it, record by record.
+func checkBatch(raw []byte, r batchRules) (batchCheck, error) {
+	var c batchCheck
+	err := c.checkHeader(raw, r)
+	if err == nil {
+		err = c.checkRecords(raw, r)
+	}
+	if e := (*badBatch)(nil); errors.As(err, &e) {
+		c.code = e.code
+	}
+	return c, err
+}
+
+func (c *batchCheck) checkHeader(raw []byte, r batchRules) error {
+	// PRQ-01: exactly one batch, of format 2.
+	if len(raw) == 0 {
+		return bad(protocol.InvalidRecord, "no record batch")
+	}
+	const magicAt = 16
+	if len(raw) > magicAt && raw[magicAt] < 2 {
+		c.closes = r.generation.BadMagicCode == protocol.None
+		return bad(r.generation.BadMagicCode, "message format %d in Produce v%d", raw[magicAt], r.version)
+	}
+	h, err := protocol.ReadBatchHeader(raw)
+	if err != nil {
+		return bad(protocol.CorruptMessage, "batch header: %v", err)
+	}
+	c.header = h
+	if h.Magic != 2 {
+		return bad(protocol.InvalidRecord, "message format %d", h.Magic)
+	}
+	if size := int(h.BatchLength) + 12; size < protocol.BatchHeaderSize || size > len(raw) {
+		return bad(protocol.CorruptMessage, "batch length %d in %d bytes", h.BatchLength, len(raw))
+	} else if size < len(raw) {
+		return bad(protocol.InvalidRecord, "%d bytes behind the batch: one batch per partition is allowed", len(raw)-size)
+	}
+	if err := protocol.VerifyCRC(raw); err != nil {
+		return bad(protocol.CorruptMessage, "%v", err)
+	}
+	// PRQ-02: zstd came with v7.
+	switch codec := h.Codec(); {
+	case codec > protocol.CodecZstd:
+		return bad(protocol.UnknownServerError, "unknown compression codec %d", codec)
+	case codec == protocol.CodecZstd && r.version < 7:
+		return bad(protocol.UnsupportedCompressionType, "zstd in Produce v%d", r.version)
+	}
+	const known = 7 | protocol.AttributeTimestampType | protocol.AttributeTransactional | protocol.AttributeControl
+	switch {
+	case h.Attributes&^known != 0:
+		return bad(protocol.InvalidRecord, "unknown attributes %#x", h.Attributes)
+	case h.IsControl():
+		return bad(protocol.InvalidRecord, "a control batch from a client")
+	case h.Attributes&protocol.AttributeTimestampType != 0:
+		return bad(protocol.InvalidTimestamp, "timestamp type log append time from a client")
+	case h.BaseOffset != 0:
+		return bad(protocol.InvalidRecord, "base offset %d, not 0", h.BaseOffset)
+	case h.Count <= 0:
+		return bad(protocol.InvalidRecord, "record count %d", h.Count)
+	case h.LastOffsetDelta != h.Count-1:
+		return bad(protocol.InvalidRecord, "last offset delta %d with %d records", h.LastOffsetDelta, h.Count)
+	}
+	switch {
+	case h.ProducerID < -1:
+		return bad(protocol.InvalidRecord, "producer id %d", h.ProducerID)
+	case h.ProducerID >= 0 && (h.ProducerEpoch < 0 || h.BaseSequence < 0):
+		return bad(protocol.InvalidRecord, "producer id %d with epoch %d and base sequence %d", h.ProducerID, h.ProducerEpoch, h.BaseSequence)
+	case h.ProducerID == -1 && (h.ProducerEpoch != -1 || h.BaseSequence != -1):
+		return bad(protocol.InvalidRecord, "no producer id, but epoch %d and base sequence %d", h.ProducerEpoch, h.BaseSequence)
+	case h.ProducerID == -1 && h.IsTransactional():
+		return bad(protocol.InvalidRecord, "a transactional batch without a producer id")
+	}
+	return nil
+}
+
+func (c *batchCheck) checkRecords(raw []byte, r batchRules) error {
+	h := c.header
+	records := raw[protocol.BatchHeaderSize:]
+	if codec := h.Codec(); codec != protocol.CodecNone {
+		d := decodings.Get().(*decoding)
+		defer decodings.Put(d)
+		buf, err := d.decoder.Decompress(codec, d.buf[:0], records, maxDecompressed)
+		if err != nil {
+			return bad(protocol.CorruptMessage, "%v: %v", codec, err)
+		}
+		d.buf, records = buf, buf
+	}
+	maxSeen := int64(-1)
+	rr := protocol.NewRecordReader(records, h.Count)
+	for i := int32(0); ; i++ {
+		v, err := rr.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return bad(protocol.InvalidRecord, "record %d of %d: %v", i, h.Count, err)
+		}
+		timestamp := h.BaseTimestamp + v.TimestampDelta
+		switch {
+		case v.OffsetDelta != i:
+			return bad(protocol.InvalidRecord, "record %d has offset delta %d", i, v.OffsetDelta)
+		case v.Attributes != 0:
+			return bad(protocol.InvalidRecord, "record %d has attributes %#x", i, v.Attributes)
+		case timestamp < 0:
+			return bad(protocol.InvalidTimestamp, "record %d has timestamp %d", i, timestamp)
+		case r.maxTimestamp >= 0 && timestamp > r.maxTimestamp:
+			text := fmt.Sprintf("Timestamp %d of message with offset %d is out of range.", timestamp, i)
+			c.recordErrors = append(c.recordErrors, protocol.BatchIndexAndErrorMessage{BatchIndex: i, BatchIndexErrorMessage: &text})
+		}
+		maxSeen = max(maxSeen, timestamp)
+	}
+	if maxSeen != h.MaxTimestamp {
+		return bad(protocol.InvalidRecord, "max timestamp %d in the header, %d in the records", h.MaxTimestamp, maxSeen)
+	}
+	if len(c.recordErrors) > 0 {
+		c.code = protocol.InvalidTimestamp // refused, but an honest mistake: no breach of the protocol
+	}
+	return nil
+}
+
+// decodeBatch is the records of a stored batch; raw was checked when it came.
+func decodeBatch(dst []Record, b *storedBatch, from int64) ([]Record, error) {
+	h, err := protocol.ReadBatchHeader(b.raw)
+	if err != nil {
+		return dst, err
+	}
+	records := b.raw[protocol.BatchHeaderSize:]
+	if codec := h.Codec(); codec != protocol.CodecNone {
+		if records, err = compress.Decompress(codec, nil, records, maxDecompressed); err != nil {
+			return dst, err
+		}
+	}
+	rr := protocol.NewRecordReader(records, h.Count)
+	for {
+		v, err := rr.Next()
+		if err == io.EOF {
+			return dst, nil
+		}
+		if err != nil {
+			return dst, err
+		}
+		r := Record{
+			Offset:        h.BaseOffset + int64(v.OffsetDelta),
+			Timestamp:     h.BaseTimestamp + v.TimestampDelta,
+			Key:           v.Key,
+			Value:         v.Value,
+			Headers:       v.Headers,
+			ProducerID:    h.ProducerID,
+			ProducerEpoch: h.ProducerEpoch,
+			Sequence:      -1,
+			Codec:         h.Codec(),
+			LeaderEpoch:   h.PartitionLeaderEpoch,
+		}
+		if b.appendTime >= 0 {
+			r.Timestamp = b.appendTime
+		}
+		if h.BaseSequence >= 0 {
+			r.Sequence = protocol.AddSequence(h.BaseSequence, v.OffsetDelta)
+		}
+		if r.Offset >= from {
+			dst = append(dst, r)
+		}
+	}
+}
