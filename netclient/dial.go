@@ -269,7 +269,7 @@ func (c *conn) failure(ctx context.Context, step SetupStep, err error) error {
 	case step == StepTLS && hungUp:
 		err = fmt.Errorf("TLS handshake: the broker closed the connection: a plaintext port, or a client certificate it wants? %w", err)
 	case refusesPeer(err):
-		err = &AuthenticationError{Node: c.node, Mechanism: "TLS", Err: err}
+		return &AuthenticationError{Node: c.node, Mechanism: "TLS", Err: err}
 	case step == StepTLS:
 		err = fmt.Errorf("TLS handshake: %w", err)
 	case step == StepAPIVersions && hungUp && c.sel.cfg.TLS == nil:
