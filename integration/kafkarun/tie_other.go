@@ -1,0 +1,12 @@
+//go:build unix && !linux
+
+package kafkarun
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+func tie(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+}

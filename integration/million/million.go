@@ -1,0 +1,298 @@
+// Package million sends a great many small records with an idempotent producer and shows that every one is
+// acknowledged, is read back once, and is in order within its partition, also when brokers are stopped or
+// killed meanwhile.
+//
+// Every value starts with the record's sequence number; the rest follows from it. [Run] is called by
+// cmd/million and a test, from one goroutine.
+package million
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/kafka-reservoir/producer/integration/clients"
+	"github.com/kafka-reservoir/producer/integration/java"
+	"github.com/kafka-reservoir/producer/integration/kafkarun"
+	"github.com/kafka-reservoir/producer/integration/readback"
+)
+
+// partitions is how many partitions the topic has.
+const partitions = 12
+
+// distinctKeys is how many keys there are when records have one.
+const distinctKeys = 10_000
+
+// settleTimeout bounds the wait for the last acknowledgements.
+const settleTimeout = 3 * time.Minute
+
+// Options says what to run. Records must be given.
+type Options struct {
+	Producer string // reservoir (default) or franzgo
+	Codec    string // none (default), gzip, snappy, lz4, zstd
+	Records  int
+	Size     int  // bytes of a value; zero means 100
+	Keyed    bool // records have keys
+	Rate     int  // records a second; zero means as fast as it goes
+
+	// Restart stops a node with SIGTERM while records are sent, starts it again and waits until its
+	// replicas have caught up; Kill then does the same to another with SIGKILL. Need three nodes.
+	Restart, Kill bool
+
+	Logf func(format string, args ...any) // told of progress; nil means nobody
+}
+
+// Result is what a run showed.
+type Result struct {
+	Acked   int
+	Acks    readback.Differences // failed and wrong acknowledgements
+	FranzGo readback.Differences // what franz-go's consumer found
+	Java    readback.Differences // what the Java consumer found
+	Took    time.Duration        // from the first Send to the last acknowledgement
+	Pause   time.Duration        // the longest time without an acknowledgement
+}
+
+// OK reports whether everything was as it must be.
+func (r Result) OK() bool { return r.Acked > 0 && r.Acks.Count+r.FranzGo.Count+r.Java.Count == 0 }
+
+// run is one run.
+type run struct {
+	cluster *kafkarun.Cluster
+	o       Options
+	topic   string
+
+	acked    atomic.Int64
+	mu       sync.Mutex // guards the fields below while the producer runs
+	acks     []ack      // by sequence number
+	last     time.Time  // of the latest acknowledgement
+	pause    time.Duration
+	complain readback.Differences
+}
+
+// ack is the acknowledgement of one record.
+type ack struct {
+	times     int32
+	partition int32
+	offset    int64
+	timestamp int64
+}
+
+// Run sends the records to a topic of its own and reads them back. An error means that the check itself
+// could not be done.
+func Run(ctx context.Context, c *kafkarun.Cluster, o Options) (Result, error) {
+	if o.Producer == "" {
+		o.Producer = "reservoir"
+	}
+	if o.Codec == "" {
+		o.Codec = "none"
+	}
+	if o.Size == 0 {
+		o.Size = 100
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	if (o.Restart || o.Kill) && c.Nodes() < 3 {
+		return Result{}, fmt.Errorf("restarting a node meanwhile needs 3 nodes, not %d", c.Nodes())
+	}
+	r := &run{cluster: c, o: o, topic: fmt.Sprintf("million-%d", time.Now().UnixNano()), acks: make([]ack, o.Records)}
+	if err := c.CreateTopic(ctx, r.topic, partitions); err != nil {
+		return Result{}, err
+	}
+	took, err := r.produce(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	res := Result{Acked: int(r.acked.Load()), Took: took, Pause: r.pause}
+	o.Logf("%d of %d records acknowledged in %v (%.0f a second), longest pause %v", res.Acked, o.Records,
+		took.Round(time.Millisecond), float64(res.Acked)/took.Seconds(), r.pause.Round(time.Millisecond))
+	want := r.expect()
+	res.Acks = r.complain
+	if res.FranzGo, err = r.compare(ctx, readback.FranzGo{Bootstrap: c.Bootstrap()}, want); err != nil {
+		return res, err
+	}
+	jr, err := java.Start(c)
+	if err != nil {
+		return res, err
+	}
+	defer jr.Close()
+	res.Java, err = r.compare(ctx, jr, want)
+	return res, err
+}
+
+func (r *run) compare(ctx context.Context, reader readback.Reader, want readback.Expected) (readback.Differences, error) {
+	begin := time.Now()
+	found := 0
+	d, err := readback.Compare(ctx, reader, r.topic, want, func(readback.Found, *readback.Differences) { found++ })
+	r.o.Logf("%s read %d records in %v: %d differences", reader.Name(), found, time.Since(begin).Round(time.Millisecond), d.Count)
+	return d, err
+}
+
+// produce sends all records and waits for their acknowledgements.
+func (r *run) produce(ctx context.Context) (time.Duration, error) {
+	cl, err := clients.New(r.o.Producer, clients.Settings{Bootstrap: r.cluster.Bootstrap(), Acks: "all", Codec: r.o.Codec})
+	if err != nil {
+		return 0, fmt.Errorf("making the producer: %w", err)
+	}
+	disturbed := make(chan error, 1)
+	if r.o.Restart || r.o.Kill {
+		go func() { disturbed <- r.disturb(ctx) }() // ends by itself or with ctx; waited for below
+	} else {
+		disturbed <- nil
+	}
+	begin := time.Now()
+	r.last = begin
+	// The last tenth is sent when all nodes are back, so that there are records before, while and after.
+	hold := r.o.Records - r.o.Records/10
+	r.send(ctx, cl, 0, hold, begin)
+	if err := <-disturbed; err != nil {
+		return 0, fmt.Errorf("restarting nodes: %w", err)
+	}
+	r.send(ctx, cl, hold, r.o.Records, time.Now())
+	settle, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if err := cl.Flush(settle); err != nil {
+		return 0, fmt.Errorf("flush: %w", err)
+	}
+	took := time.Since(begin)
+	return took, cl.Close(settle)
+}
+
+// send sends the records from up to to, at the rate asked for, which is counted from begin.
+func (r *run) send(ctx context.Context, cl clients.Client, from, to int, begin time.Time) {
+	rec := clients.Record{Topic: r.topic, Partition: clients.AnyPartition}
+	for seq := from; seq < to && ctx.Err() == nil; seq++ {
+		if n := seq - from; r.o.Rate > 0 && n%100 == 0 {
+			if ahead := time.Duration(n)*time.Second/time.Duration(r.o.Rate) - time.Since(begin); ahead > 0 {
+				time.Sleep(ahead)
+			}
+		}
+		rec.Key, rec.Value = r.key(seq), r.value(seq)
+		cl.Send(ctx, &rec, func(a clients.Ack) { r.ack(seq, a) })
+		if seq%(max(r.o.Records/10, 1)) == 0 {
+			r.o.Logf("sent %d, acknowledged %d", seq, r.acked.Load())
+		}
+	}
+}
+
+// ack keeps an acknowledgement.
+func (r *run) ack(seq int, a clients.Ack) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.pause = max(r.pause, now.Sub(r.last))
+	r.last = now
+	k := &r.acks[seq]
+	if k.times++; k.times > 1 {
+		r.complain.Add("record %d: %d callbacks", seq, k.times)
+		return
+	}
+	if a.Err != nil {
+		r.complain.Add("record %d: %v", seq, a.Err)
+		k.partition = -1
+		return
+	}
+	k.partition, k.offset, k.timestamp = a.Partition, a.Offset, a.Timestamp.UnixMilli()
+	r.acked.Add(1)
+}
+
+// disturb takes nodes down and up again. Records are sent meanwhile.
+func (r *run) disturb(ctx context.Context) error {
+	for r.acked.Load() < int64(r.o.Records/20) {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if r.o.Restart {
+		if err := r.bounce(ctx, "SIGTERM", 1, r.cluster.Terminate); err != nil {
+			return err
+		}
+	}
+	if r.o.Kill {
+		return r.bounce(ctx, "SIGKILL", 2, r.cluster.Kill)
+	}
+	return nil
+}
+
+func (r *run) bounce(ctx context.Context, how string, node int, stop func(int) error) error {
+	before := r.acked.Load()
+	r.o.Logf("node %d: %s after %d acknowledged", node, how, before)
+	if err := stop(node); err != nil {
+		return err
+	}
+	down := r.acked.Load()
+	if err := r.cluster.StartNode(ctx, node); err != nil {
+		return err
+	}
+	up := r.acked.Load()
+	if err := r.cluster.WaitInSync(ctx); err != nil {
+		return err
+	}
+	r.o.Logf("node %d: in sync again; acknowledged %d while it stopped, %d while it was down, %d while it caught up",
+		node, down-before, up-down, r.acked.Load()-up)
+	return nil
+}
+
+// murmur2 is franz-go's partitioner, which hashes keys as Java's does.
+var murmur2 = kgo.StickyKeyPartitioner(nil).ForTopic("")
+
+// expect checks the acknowledgements and says what the topic must hold: in each partition, the records
+// acknowledged there in the order in which they were sent, without a gap.
+func (r *run) expect() readback.Expected {
+	seqs := make(map[int32][]int)
+	for seq, a := range r.acks {
+		switch {
+		case a.times == 0:
+			r.complain.Add("record %d: no callback", seq)
+			continue
+		case a.partition < 0:
+			continue // complained of already
+		}
+		if key := r.key(seq); key != nil {
+			if want := murmur2.Partition(&kgo.Record{Key: key}, partitions); int(a.partition) != want {
+				r.complain.Add("record %d: went to partition %d, its key belongs to %d", seq, a.partition, want)
+			}
+		}
+		if want := int64(len(seqs[a.partition])); a.offset != want {
+			r.complain.Add("record %d: acknowledged at %d of partition %d, want %d", seq, a.offset, a.partition, want)
+		}
+		seqs[a.partition] = append(seqs[a.partition], seq)
+	}
+	counts := make(map[int32]int)
+	for p := range seqs {
+		counts[p] = len(seqs[p])
+	}
+	return readback.Expected{Counts: counts, Line: func(p int32, i int) string {
+		seq := seqs[p][i]
+		rec := readback.Record{Partition: p, Offset: int64(i), Timestamp: r.acks[seq].timestamp, Key: r.key(seq), Value: r.value(seq)}
+		return rec.Line()
+	}}
+}
+
+func (r *run) key(seq int) []byte {
+	if !r.o.Keyed {
+		return nil
+	}
+	return fmt.Appendf(nil, "key-%d", seq*7919%distinctKeys)
+}
+
+// value is the sequence number and what a small generator makes of it.
+func (r *run) value(seq int) []byte {
+	b := make([]byte, max(r.o.Size, 8))
+	binary.BigEndian.PutUint64(b, uint64(seq))
+	x := uint64(seq)*0x9e3779b97f4a7c15 + 1
+	for i := 8; i < len(b); i++ {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		b[i] = byte(x)
+	}
+	return b
+}
