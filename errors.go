@@ -4,8 +4,40 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/bufferpool"
+	"github.com/kafka-reservoir/producer/metadata"
+	"github.com/kafka-reservoir/producer/netclient"
 	"github.com/kafka-reservoir/producer/protocol"
+	"github.com/kafka-reservoir/producer/sender"
 )
+
+// What a record or a call may fail with; compare with errors.Is.
+var (
+	// ErrClosed: the producer was closed before the call, or while it waited. The record was not accepted.
+	ErrClosed = accumulator.ErrClosed
+	// ErrForceClosed: the record was accepted, but the ctx of Close ended before it was acknowledged.
+	ErrForceClosed = sender.ErrForceClosed
+	// ErrBufferExhausted: no memory came free within MaxBlock. The record was not accepted. The brokers take records more
+	// slowly than they come.
+	ErrBufferExhausted = bufferpool.ErrExhausted
+	// ErrMetadataTimeout: the topic, or the partition asked for, did not become known within MaxBlock. The record was not
+	// accepted. The error says what went wrong meanwhile, if anything did.
+	ErrMetadataTimeout = metadata.ErrTimeout
+	// ErrDeliveryTimeout: the record was accepted, but not acknowledged within DeliveryTimeout.
+	ErrDeliveryTimeout = sender.ErrDeliveryTimeout
+	// ErrRequestTimeout: a broker did not answer within RequestTimeout. A record's last attempt may have failed so.
+	ErrRequestTimeout = netclient.ErrRequestTimeout
+	// ErrDisconnected: the connection ended before a broker's answer came. A record's last attempt may have failed so.
+	ErrDisconnected = netclient.ErrDisconnected
+)
+
+// DeliveryError tells the story of a record that was accepted and not acknowledged: how often it was sent, what the
+// last answer was, where the time went, and whether it may be in the log nevertheless.
+type DeliveryError = sender.DeliveryError
+
+// AuthenticationError says that a broker refused the producer's credentials, or the producer the broker's.
+type AuthenticationError = netclient.AuthenticationError
 
 // ErrorCode is a broker's verdict, comparable: errors.Is(err, producer.MessageTooLarge), or errors.As to get at
 // any of them. Package protocol has the names of all.
@@ -111,15 +143,18 @@ func IsRetriable(err error) bool {
 		return false
 	}
 	var r interface{ Retriable() bool }
-	return errors.As(err, &r) && r.Retriable()
+	return errors.Is(err, ErrBufferExhausted) || errors.As(err, &r) && r.Retriable()
 }
 
 // IsFatal reports whether the producer is finished: it was closed, fenced by another one, or may not do what
 // it was made for. Every later Send will fail too; close it.
 func IsFatal(err error) bool {
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrForceClosed) {
+		return true
+	}
 	var f interface{ Fatal() bool }
-	if errors.As(err, &f) {
-		return f.Fatal()
+	if errors.As(err, &f) && f.Fatal() {
+		return true
 	}
 	var code ErrorCode
 	if !errors.As(err, &code) {

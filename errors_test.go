@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/kafka-reservoir/producer/metadata"
+	"github.com/kafka-reservoir/producer/netclient"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -38,6 +40,17 @@ func TestPredicates(t *testing.T) {
 		{"wrapped verdict", fmt.Errorf("x: %w", verdict{fatal: true, retriable: true}), false, true, false},
 		{"too large", &RecordTooLargeError{}, false, false, false},
 		{"config", &ConfigError{}, false, false, false},
+		{"closed", fmt.Errorf("x: %w", ErrClosed), false, true, false},
+		{"closed by force", &DeliveryError{Cause: ErrForceClosed, Written: true}, false, true, true},
+		{"no memory", ErrBufferExhausted, true, false, false},
+		{"metadata timeout", &metadata.TimeoutError{Topic: "t"}, true, false, false},
+		{"delivery timeout", &DeliveryError{Cause: ErrDeliveryTimeout, Last: ErrDisconnected, Written: true}, true, false, true},
+		{"delivery timeout, never sent", &DeliveryError{Cause: ErrDeliveryTimeout}, true, false, false},
+		{"refused", &DeliveryError{Cause: MessageTooLarge}, false, false, false},
+		{"refused for lack of rights", &DeliveryError{Cause: ClusterAuthorizationFailed}, false, true, false},
+		{"disconnected", fmt.Errorf("x: %w", ErrDisconnected), true, false, false},
+		{"request timeout", ErrRequestTimeout, true, false, false},
+		{"too old a broker", &netclient.UnsupportedVersionError{}, false, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.retriable, IsRetriable(tt.err), "retriable")
