@@ -3,6 +3,7 @@ package netclient
 import (
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/kafka-reservoir/producer/protocol"
@@ -144,6 +145,9 @@ func (v *apiVersions) String() string {
 	}
 	return b.String()
 }
+
+// LogValue is String, made only when it is logged.
+func (v *apiVersions) LogValue() slog.Value { return slog.StringValue(v.String()) }
 
 // finalizedFeatures keeps what the cluster has agreed on: the newest answer of any node counts, since
 // nodes that have not caught up yet still tell the old one.

@@ -1,0 +1,223 @@
+package netclient
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// MetadataUpdater keeps the view of the cluster. The client asks it when an update is due and hands it
+// what the brokers answer. *metadata.Metadata is the real one. It is called on the client's goroutine.
+type MetadataUpdater interface {
+	// Nodes lists the nodes that may be asked, by id. A list that did not change is the same slice.
+	Nodes() []protocol.Node
+	// TimeToUpdate is how long until a request may be sent; zero when one is due.
+	TimeToUpdate(now time.Time) time.Duration
+	// NewRequest returns the request to send. HandleResponse or HandleFailure follows before the next one.
+	NewRequest(now time.Time) *protocol.MetadataRequest
+	// HandleResponse takes the answer to a request that was sent in this version, and may keep it. An
+	// error says that the answer was of no use; the updater has noted that itself.
+	HandleResponse(version int16, resp *protocol.MetadataResponse, now time.Time) error
+	// HandleFailure: there is no answer.
+	HandleFailure(err error, now time.Time)
+	// HandleDisconnect: a connection was lost, or not made, which may mean that the view is wrong.
+	HandleDisconnect(err error)
+	// SetFatal fails those who wait for an update.
+	SetFatal(err error)
+	// Rebootstrap goes back to the bootstrap servers if that is called for, by force or since an update has
+	// been due for too long, and reports whether it did.
+	Rebootstrap(now time.Time, force bool) bool
+}
+
+// updateMetadata asks for metadata if that is due, and returns how long it need not be called again if no
+// event comes.
+//
+// The request may exceed MaxInFlight by one where every connection is full: a producer at full load would
+// otherwise never learn that a leader has moved.
+func (c *NetworkClient) updateMetadata(now time.Time) time.Duration {
+	if c.fetching {
+		return forever // the answer is an event, or the request times out
+	}
+	if d := c.md.TimeToUpdate(now); d > 0 {
+		return d
+	}
+	to := c.pick(now, c.avoid)
+	if c.rebootstrap(now, !to.hope) {
+		to = c.pick(now, c.avoid)
+	}
+	switch {
+	case to.ready != nil:
+		return c.fetch(to.ready, now)
+	case to.fresh != nil:
+		return c.slowConnect - now.Sub(to.fresh.attemptAt)
+	case to.connect.ok:
+		c.connect(c.ensure(to.connect.addr), to.connect.addr, now)
+		return c.slowConnect
+	case to.avoided != nil:
+		return c.fetch(to.avoided, now)
+	case to.full != nil:
+		return c.fetch(to.full, now)
+	}
+	return to.delay
+}
+
+// choice is what pick found; at most one node of each kind.
+type choice struct {
+	ready   *nodeConn // can be sent to, with the fewest requests in flight
+	fresh   *nodeConn // being connected, and not for long
+	slow    *nodeConn // being connected, for too long to wait for it
+	connect struct {  // can be connected, longest since the last attempt
+		addr protocol.Node
+		at   time.Time
+		ok   bool
+	}
+	avoided *nodeConn     // as ready, but to be avoided
+	full    *nodeConn     // ready, but at MaxInFlight
+	hope    bool          // some node is usable, or may become so without going back to the bootstrap servers
+	delay   time.Duration // until the first node may become usable by time alone; 0 < delay
+}
+
+// noNode is no node's id.
+const noNode int32 = -1 << 31
+
+// pick looks at all nodes of the metadata, from a random one on, so that clients spread.
+func (c *NetworkClient) pick(now time.Time, avoid int32) choice {
+	to := choice{delay: forever}
+	nodes := c.md.Nodes()
+	if len(nodes) == 0 {
+		to.hope = true // nothing to go back from
+		return to
+	}
+	offset := c.rand(len(nodes))
+	for i := range nodes {
+		addr := nodes[(offset+i)%len(nodes)]
+		n := c.find(addr.ID)
+		if n != nil && n.state != nodeIdle && !sameAddress(n.addr, addr) {
+			to.hope = true // about to be closed, and free then
+			continue
+		}
+		if n == nil || n.canConnect(now) || n.state == nodeIdle && !sameAddress(n.addr, addr) {
+			to.hope = true
+			var at time.Time
+			if n != nil {
+				at = n.attemptAt
+			}
+			if !to.connect.ok || at.Before(to.connect.at) {
+				to.connect.addr, to.connect.at, to.connect.ok = addr, at, true
+			}
+			continue
+		}
+		to.delay = min(to.delay, n.delay(now))
+		to.see(n, now, c, addr.ID == avoid)
+	}
+	return to
+}
+
+// see sorts in a node that has a connection, or will have one.
+func (to *choice) see(n *nodeConn, now time.Time, c *NetworkClient, avoid bool) {
+	switch n.state {
+	case nodeConnecting:
+		to.hope = true
+		if now.Sub(n.attemptAt) < c.slowConnect {
+			to.fresh = n
+		} else {
+			to.slow = n
+		}
+	case nodeReady:
+		to.hope = true // throttled or full is not lost
+		slot := &to.ready
+		switch {
+		case n.isThrottled(now):
+			return
+		case n.inFlight.waiting >= c.cfg.MaxInFlight:
+			slot = &to.full
+		case avoid:
+			slot = &to.avoided
+		}
+		if *slot == nil || n.inFlight.waiting < (*slot).inFlight.waiting {
+			*slot = n
+		}
+	case nodeClosing:
+		to.hope = to.hope || n.planned
+	}
+}
+
+// LeastLoaded returns the node to ask when any will do: a ready one with the fewest requests in flight, else
+// one that is being connected, else the one that was not tried for the longest time. The caller goes on
+// with Ready. There is none while all are in back-off, throttled or full.
+func (c *NetworkClient) LeastLoaded(now time.Time) (protocol.Node, bool) {
+	switch to := c.pick(now, noNode); {
+	case c.closed:
+	case to.ready != nil:
+		return to.ready.addr, true
+	case to.fresh != nil:
+		return to.fresh.addr, true
+	case to.connect.ok:
+		return to.connect.addr, true
+	case to.slow != nil:
+		return to.slow.addr, true
+	}
+	return protocol.Node{}, false
+}
+
+// fetch sends a metadata request.
+func (c *NetworkClient) fetch(n *nodeConn, now time.Time) time.Duration {
+	req := c.md.NewRequest(now)
+	minVersion := int16(1) // v0 cannot ask for no topic
+	if !req.AllowAutoTopicCreation {
+		minVersion = 4
+	}
+	_, maxVersion := protocol.KeyMetadata.Versions()
+	c.fetching = true
+	if err := c.SendMessage(n.addr.ID, req, minVersion, maxVersion, c.onMetadata, now); err != nil {
+		c.fetching = false
+		c.avoid = n.addr.ID
+		c.md.HandleFailure(err, now)
+		c.md.SetFatal(err) // a broker does not grow younger
+		return max(c.md.TimeToUpdate(now), c.reconnect.Initial)
+	}
+	return forever
+}
+
+// handleMetadata takes the answer to a metadata request.
+func (c *NetworkClient) handleMetadata(r *Response) {
+	c.fetching = false
+	c.avoid = r.Node // whoever does not help is not the next to be asked
+	if r.Err != nil {
+		c.md.HandleFailure(r.Err, r.Now)
+		return
+	}
+	resp := new(protocol.MetadataResponse)
+	if err := resp.ReadFrom(r.Body, r.Version); err != nil {
+		err = fmt.Errorf("metadata from node %d: %w", r.Node, err)
+		c.md.HandleFailure(err, r.Now)
+		c.Disconnect(r.Node, err, r.Now)
+		return
+	}
+	if r.Version >= throttleMetadata {
+		c.Throttle(r.Node, time.Duration(resp.ThrottleTimeMs)*time.Millisecond, r.Now)
+	}
+	switch err := c.md.HandleResponse(r.Version, resp, r.Now); {
+	case err == nil:
+		c.avoid = noNode
+	case errors.Is(err, protocol.RebootstrapRequired):
+		c.rebootstrap(r.Now, true)
+	default:
+		c.log.Warn("metadata answer of no use", "node", r.Node, "err", err)
+	}
+}
+
+// rebootstrap closes all connections if the metadata went back to the bootstrap servers.
+func (c *NetworkClient) rebootstrap(now time.Time, force bool) bool {
+	if !c.md.Rebootstrap(now, force) {
+		return false
+	}
+	for _, n := range c.nodes {
+		if n.addr.ID >= 0 {
+			c.close(n, errLeft, true)
+		}
+	}
+	return true
+}

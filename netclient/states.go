@@ -1,0 +1,213 @@
+package netclient
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/backoff"
+	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// nodeState is where a node stands, seen from the client.
+type nodeState uint8
+
+const (
+	nodeIdle       nodeState = iota // no connection; retryAt says when there may be one
+	nodeConnecting                  // Connect was called
+	nodeReady                       // Connected came
+	nodeClosing                     // Close was called; only Disconnected ends this
+)
+
+func (s nodeState) String() string {
+	return [...]string{"idle", "connecting", "ready", "closing"}[s]
+}
+
+// forever stands for a delay that only an event ends.
+const forever time.Duration = math.MaxInt64
+
+// Reasons for closing a connection that worked.
+var (
+	errIdle  = errors.New("closed after a time without requests")
+	errMoved = errors.New("closed, since the node has another address now")
+	errGone  = errors.New("closed, since the node is no longer part of the cluster")
+	errLeft  = errors.New("closed, since the bootstrap servers are asked again")
+	errAsked = errors.New("closed by the client")
+)
+
+// nodeConn is what the client knows of one node and its connection.
+//
+// The state is changed by the become methods only:
+//
+//	idle -> connecting -> ready -> closing -> idle
+//	             |          '--------------->  |     the connection ends by itself
+//	             '----> closing, idle               the attempt fails, or is given up
+type nodeConn struct {
+	addr  protocol.Node // where the connection goes, or went last
+	state nodeState
+
+	// Of the current connection.
+	versions *apiVersions // nil until ready
+	inFlight inFlight
+	why      error // why it is being closed
+	planned  bool  // and that this is no failure of the node
+	deaf     bool  // what still comes from it is not believed
+	gone     bool  // the node is not in the metadata: close it once nothing is in flight
+
+	// Across connections.
+	failures  int           // connections in a row that ended, the last one that was ready included
+	attempts  int           // of these, attempts that never became ready
+	attemptAt time.Time     // when the last attempt began
+	patience  time.Duration // how long it may take
+	retryAt   time.Time     // before this no new attempt
+	usedAt    time.Time     // last request or response
+	throttled time.Time     // before this no new request
+	lastErr   error         // why the last connection, or attempt, failed; nil once ready
+}
+
+func (n *nodeConn) becomeConnecting(addr protocol.Node, now time.Time, patience time.Duration) {
+	invariants.Check(n.state == nodeIdle, "connect to node %v while %v", addr, n.state)
+	n.state = nodeConnecting
+	n.addr = addr
+	n.attemptAt, n.patience = now, patience
+	n.gone = false
+}
+
+// becomeReady is the only place where the count of failures is reset: a node that accepts connections
+// and drops them again must not be tried ever faster (CCS-06).
+func (n *nodeConn) becomeReady(now time.Time, versions *apiVersions) {
+	invariants.Check(n.state == nodeConnecting, "node %v ready while %v", n.addr, n.state)
+	n.state = nodeReady
+	n.versions = versions
+	n.failures, n.attempts = 0, 0
+	n.lastErr = nil
+	n.usedAt = now
+}
+
+// becomeClosing notes why the connection ends. planned tells a decision of ours from a failure.
+func (n *nodeConn) becomeClosing(why error, planned bool) {
+	invariants.Check(n.state == nodeConnecting || n.state == nodeReady, "close node %v while %v", n.addr, n.state)
+	n.state = nodeClosing
+	n.why, n.planned = why, planned
+}
+
+// becomeIdle ends the connection. The next attempt has to wait, unless the end was planned.
+func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Exponential) {
+	n.state = nodeIdle
+	n.retryAt = now
+	if !n.planned {
+		if n.versions == nil {
+			n.attempts++
+		}
+		n.lastErr = err
+		n.retryAt = now.Add(reconnect.Delay(n.failures))
+		n.failures++
+	}
+	n.versions, n.why, n.planned, n.deaf, n.gone = nil, nil, false, false, false
+}
+
+// moveTo takes over a new address of an idle node. What happened at the old one does not count.
+func (n *nodeConn) moveTo(addr protocol.Node) {
+	if !sameAddress(n.addr, addr) {
+		n.failures, n.attempts, n.retryAt, n.lastErr = 0, 0, time.Time{}, nil
+	}
+	n.addr = addr
+}
+
+func (n *nodeConn) canConnect(now time.Time) bool {
+	return n.state == nodeIdle && !now.Before(n.retryAt)
+}
+
+func (n *nodeConn) isThrottled(now time.Time) bool { return now.Before(n.throttled) }
+
+// delay is how long until the node may become usable by the passing of time alone.
+func (n *nodeConn) delay(now time.Time) time.Duration {
+	switch {
+	case n.state == nodeIdle:
+		return max(n.retryAt.Sub(now), 0)
+	case n.state == nodeConnecting:
+		if d := n.patience - now.Sub(n.attemptAt); d > 0 {
+			return d
+		}
+	case n.state == nodeReady && n.isThrottled(now):
+		return n.throttled.Sub(now)
+	}
+	return forever
+}
+
+func sameAddress(a, b protocol.Node) bool { return a.Host == b.Host && a.Port == b.Port }
+
+// find returns the connection of a node, or nil.
+func (c *NetworkClient) find(id int32) *nodeConn {
+	if i, ok := c.search(id); ok {
+		return c.nodes[i]
+	}
+	return nil
+}
+
+func (c *NetworkClient) search(id int32) (int, bool) {
+	return slices.BinarySearchFunc(c.nodes, id, func(n *nodeConn, id int32) int { return cmp.Compare(n.addr.ID, id) })
+}
+
+// ensure returns the connection of a node, which is new if need be.
+func (c *NetworkClient) ensure(addr protocol.Node) *nodeConn {
+	i, ok := c.search(addr.ID)
+	if !ok {
+		c.nodes = slices.Insert(c.nodes, i, &nodeConn{addr: addr})
+	}
+	return c.nodes[i]
+}
+
+// forgetAfter is how long a node that is gone is remembered, so that its back-off survives a time in which
+// metadata does not list it.
+const forgetAfter = time.Minute
+
+// syncNodes brings the connections in line with the nodes that metadata knows. A node with a new address
+// is closed at once: nothing more may go to the old one, where another broker may be by now. A node that is
+// gone gets no new requests, and is closed when it has answered the old ones.
+func (c *NetworkClient) syncNodes(now time.Time) {
+	nodes := c.md.Nodes()
+	if len(nodes) == len(c.synced) && (len(nodes) == 0 || &nodes[0] == &c.synced[0]) {
+		return // snapshots share an unchanged list
+	}
+	c.synced = nodes
+	for _, n := range c.nodes {
+		addr, known := findNode(nodes, n.addr.ID)
+		n.gone = !known && n.addr.ID >= 0 // bootstrap connections end by being idle
+		switch {
+		case known && !sameAddress(addr, n.addr):
+			c.close(n, errMoved, true)
+		case n.gone && n.inFlight.waiting == 0:
+			c.close(n, errGone, true)
+		}
+	}
+	c.nodes = slices.DeleteFunc(c.nodes, func(n *nodeConn) bool {
+		_, known := findNode(nodes, n.addr.ID)
+		return !known && n.state == nodeIdle && now.Sub(n.attemptAt) > forgetAfter && !now.Before(n.throttled)
+	})
+}
+
+func findNode(nodes []protocol.Node, id int32) (protocol.Node, bool) {
+	i, ok := slices.BinarySearchFunc(nodes, id, func(n protocol.Node, id int32) int { return cmp.Compare(n.ID, id) })
+	if !ok {
+		return protocol.Node{}, false
+	}
+	return nodes[i], true
+}
+
+// closeUnused closes connections that carried nothing for a while, and those of nodes that are gone.
+func (c *NetworkClient) closeUnused(now time.Time) {
+	for _, n := range c.nodes {
+		if n.state != nodeReady || n.inFlight.waiting > 0 {
+			continue
+		}
+		if n.gone {
+			c.close(n, errGone, true)
+		} else if c.cfg.ConnectionsMaxIdle > 0 && now.Sub(n.usedAt) >= c.cfg.ConnectionsMaxIdle {
+			c.close(n, errIdle, true)
+		}
+	}
+}
