@@ -74,16 +74,16 @@ func (c *batchCheck) checkHeader(raw []byte, r batchRules) error {
 	}
 	h, err := protocol.ReadBatchHeader(raw)
 	if err != nil {
-		return bad(protocol.CorruptMessage, "batch header: %v", err)
+		code := protocol.CorruptMessage
+		errors.As(err, &code)
+		return bad(code, "%v", err)
 	}
 	c.header = h
-	if h.Magic != 2 {
-		return bad(protocol.InvalidRecord, "message format %d", h.Magic)
-	}
-	if size := int(h.BatchLength) + 12; size < protocol.BatchHeaderSize || size > len(raw) {
-		return bad(protocol.CorruptMessage, "batch length %d in %d bytes", h.BatchLength, len(raw))
-	} else if size < len(raw) {
-		return bad(protocol.InvalidRecord, "%d bytes behind the batch: one batch per partition is allowed", len(raw)-size)
+	// DRB-05, PRQ-01.
+	if h.Size() > len(raw) {
+		return bad(protocol.CorruptMessage, "a batch of %d bytes in %d", h.Size(), len(raw))
+	} else if h.Size() < len(raw) {
+		return bad(protocol.InvalidRecord, "%d bytes behind the batch: one batch per partition is allowed", len(raw)-h.Size())
 	}
 	if err := protocol.VerifyCRC(raw); err != nil {
 		return bad(protocol.CorruptMessage, "%v", err)
@@ -190,22 +190,16 @@ func decodeBatch(dst []Record, b *storedBatch, from int64) ([]Record, error) {
 			return dst, err
 		}
 		r := Record{
-			Offset:        h.BaseOffset + int64(v.OffsetDelta),
-			Timestamp:     h.BaseTimestamp + v.TimestampDelta,
+			Offset:        h.Offset(v),
+			Timestamp:     h.Timestamp(v),
 			Key:           v.Key,
 			Value:         v.Value,
 			Headers:       v.Headers,
 			ProducerID:    h.ProducerID,
 			ProducerEpoch: h.ProducerEpoch,
-			Sequence:      -1,
+			Sequence:      h.Sequence(v),
 			Codec:         h.Codec(),
 			LeaderEpoch:   h.PartitionLeaderEpoch,
-		}
-		if b.appendTime >= 0 {
-			r.Timestamp = b.appendTime
-		}
-		if h.BaseSequence >= 0 {
-			r.Sequence = protocol.AddSequence(h.BaseSequence, v.OffsetDelta)
 		}
 		if r.Offset >= from {
 			dst = append(dst, r)

@@ -251,7 +251,10 @@ func (k *serverConn) close(how Drop, stalled bool) {
 
 // reset has the coming close reset the connection, where that is possible.
 func (k *serverConn) reset() {
-	if nc, ok := k.nc.(interface{ SetLinger(int) error }); ok {
+	switch nc := k.nc.(type) {
+	case interface{ SetLinger(seconds int) error }: // TCP
 		_ = nc.SetLinger(0)
+	case interface{ Reset() }: // networks made of memory
+		nc.Reset()
 	}
 }
