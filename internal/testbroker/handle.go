@@ -112,6 +112,11 @@ func (c *Cluster) Closed(conn ConnID, now time.Time) {
 func (c *Cluster) Handle(node int32, conn ConnID, frame []byte, now time.Time) []Action {
 	j := &job{parsed: c.parse(node, conn, frame, now)}
 	c.mu.Lock()
+	c.beginLocked(now)
+	if k := c.conns[conn]; k != nil && k.ended {
+		defer c.mu.Unlock()
+		return c.takeLocked() // nobody reads from this connection any more
+	}
 	c.requests++
 	j.req.Number = c.requests
 	c.mu.Unlock()
