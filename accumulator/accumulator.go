@@ -532,6 +532,6 @@ func (b *ProducerBatch) reset() {
 	b.attempts, b.lastAttempt, b.retryAt, b.drained = 0, time.Time{}, time.Time{}, time.Time{}
 	b.leaderEpoch, b.dirty = 0, false
 	b.stamped, b.producer, b.sequence, b.sends, b.inFlight, b.out = false, protocol.ProducerID{}, 0, 0, false, outcome{}
-	b.mayBeWritten = false
+	b.mayBeWritten, b.lastError = false, nil
 	b.prev, b.next, b.listed = nil, nil, false
 }

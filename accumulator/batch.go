@@ -75,6 +75,7 @@ type ProducerBatch struct {
 	producer     protocol.ProducerID
 	sequence     int32
 	inFlight     bool
+	lastError    error
 	mayBeWritten bool    // an attempt's fate is unknown
 	sends        int     // frames that may still be read by a writer
 	out          outcome // its verdict; immutable once Done
@@ -168,6 +169,15 @@ func (b *ProducerBatch) MayBeWritten() bool { return b.mayBeWritten }
 
 // SetMayBeWritten notes what an answer, or the lack of one, tells of the batch's fate.
 func (b *ProducerBatch) SetMayBeWritten(v bool) { b.mayBeWritten = v }
+
+// LastError is what the last attempt met, or nil.
+func (b *ProducerBatch) LastError() error { return b.lastError }
+
+// SetLastError notes what an attempt met.
+func (b *ProducerBatch) SetLastError(err error) { b.lastError = err }
+
+// RetryAt is when the batch may be sent again, after Reenqueue.
+func (b *ProducerBatch) RetryAt() time.Time { return b.retryAt }
 
 // Forget ends a request's reference to the batch, which may be another batch from now on.
 func (b *ProducerBatch) Forget() { b.unref() }

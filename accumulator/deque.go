@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/partitioner"
 	"github.com/kafka-reservoir/producer/protocol"
 )
@@ -19,9 +20,21 @@ type Topic struct {
 	// only when the topic has grown: making room for one more each time cost O(n²) at 10,000 partitions.
 	deques atomic.Pointer[[]atomic.Pointer[deque]]
 
+	// View is the facade's: what it last looked the topic up as.
+	View atomic.Pointer[View]
+
+	incomplete atomic.Int32 // its batches that are not Done
+
 	// Owned by the sender goroutine: scratch for building a request, see sender/produce.go.
 	RequestMark  uint64
 	RequestIndex int
+}
+
+// View is a topic as it stands in one metadata snapshot. Immutable.
+type View struct {
+	Snapshot *metadata.Snapshot
+	Metadata *metadata.Topic
+	Topic    *Topic
 }
 
 // deque is one partition's queue of batches, oldest first.
@@ -175,6 +188,16 @@ func (a *RecordAccumulator) Topic(name string) *Topic {
 	a.topics.byName.Store(&next)
 	a.topics.all = append(a.topics.all, t)
 	return t
+}
+
+// InUse reports whether a topic has batches that are not Done. Any goroutine.
+func (a *RecordAccumulator) InUse(name string) bool {
+	m := a.topics.byName.Load()
+	if m == nil {
+		return false
+	}
+	t := (*m)[name]
+	return t != nil && t.incomplete.Load() > 0
 }
 
 // dequeList is an intrusive FIFO of deques: each stands in at most one. The sender's.

@@ -36,6 +36,7 @@ func (s *incompleteSet) add(b *ProducerBatch) {
 func (s *incompleteSet) insertAfter(at, b *ProducerBatch) {
 	invariants.Check(!b.listed, "batch %d is in the incomplete set already", b.id)
 	b.listed = true
+	b.d.topic.incomplete.Add(1)
 	b.prev = at
 	if at == nil {
 		b.next = s.head
@@ -56,6 +57,7 @@ func (s *incompleteSet) insertAfter(at, b *ProducerBatch) {
 func (s *incompleteSet) unlink(b *ProducerBatch) {
 	invariants.Check(b.listed, "batch %d is not in the incomplete set", b.id)
 	b.listed = false
+	b.d.topic.incomplete.Add(-1)
 	if b.prev == nil {
 		s.head = b.next
 	} else {

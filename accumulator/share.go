@@ -114,3 +114,26 @@ func (s *share) setLimits(soft, hard int64) {
 		s.release()
 	}
 }
+
+// SetShare bounds what may wait unsent for a node: soft for appends that may wait for it, hard for those that
+// may not. The sender's.
+func (a *RecordAccumulator) SetShare(node int32, soft, hard int64) {
+	a.s.node(node).share.setLimits(soft, hard)
+}
+
+// ShareFor is the soft bound for a healthy node with so many bytes under way on average: the floor,
+// which a fixed bound would be, starves long round trips.
+func (a *RecordAccumulator) ShareFor(underWay float64) int64 {
+	return min(max(shareFloor, int64(underWay*2/5)), shareCeiling)
+}
+
+// AppendsWait reports whether an append waits for the node's share. The sender's.
+func (a *RecordAccumulator) AppendsWait(node int32) bool {
+	return a.s.node(node).share.waiting.Load() > 0
+}
+
+// WorthAnother reports whether enough is ready for a node to send it although a request is in flight and
+// nothing lingers; otherwise waiting for the answer makes better requests. The sender's.
+func (a *RecordAccumulator) WorthAnother(node int32) bool {
+	return a.s.closing || a.flushing.Load() > 0 || a.s.node(node).share.unsent.Load() >= wakeBytes
+}

@@ -143,6 +143,9 @@ func (m *Manager) Succeeded(b *accumulator.ProducerBatch, offset int64) {
 	p.drop(b)
 	if b.Producer() == p.id {
 		p.acked = true
+		if p.hasGap && !before(b.Sequence(), p.gap) {
+			p.hasGap = false // the leader has it now: a batch that was too large went in parts
+		}
 		if last := protocol.AddSequence(b.Sequence(), b.Count()-1); p.last < 0 || int32(uint32(last)-uint32(p.last)) > 0 {
 			p.last = last
 		}
@@ -209,6 +212,16 @@ func (m *Manager) Lost(b *accumulator.ProducerBatch, logStart int64) bool {
 	p.missing(b.Sequence())
 	m.wantBump(p)
 	return true
+}
+
+// Splitting notes that b was refused as too large, so that nothing stands in the log for its sequence, nor for a
+// later one.
+func (m *Manager) Splitting(b *accumulator.ProducerBatch) {
+	p := m.partition(b.TopicPartition())
+	b.SetMayBeWritten(false)
+	if b.Producer() == p.id {
+		p.missing(b.Sequence())
+	}
 }
 
 // Split puts the parts of a batch in its place; they share its sequences.

@@ -1,0 +1,370 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/bufferpool"
+	"github.com/kafka-reservoir/producer/internal/compress"
+	"github.com/kafka-reservoir/producer/internal/metrics"
+	"github.com/kafka-reservoir/producer/metadata"
+	"github.com/kafka-reservoir/producer/netclient"
+	"github.com/kafka-reservoir/producer/partitioner"
+	"github.com/kafka-reservoir/producer/protocol"
+	"github.com/kafka-reservoir/producer/sender"
+)
+
+// engine is everything below the types of keys and values: it wires the packages together, starts
+// and stops their goroutines, and takes serialized records in.
+type engine struct {
+	cfg     settings
+	set     *metrics.Set
+	pool    *bufferpool.BufferPool
+	acc     *accumulator.RecordAccumulator
+	md      *metadata.Metadata
+	client  *netclient.NetworkClient
+	sender  *sender.Sender
+	disp    *sender.Dispatcher
+	part    partitioner.Partitioner
+	last    atomic.Pointer[accumulator.View] // the topic sent to last: saves two look-ups for most programs
+	closing atomic.Bool
+	closed  chan struct{} // closed when nothing runs any more
+	stop    sync.Once
+}
+
+// newEngine checks the settings and, unless something is wrong with them or with more, starts.
+func newEngine(cfg Config, more error) (*engine, error) {
+	set, err := cfg.resolve()
+	if err = errors.Join(more, err); err != nil {
+		return nil, err
+	}
+	if err := set.checkBootstrap(context.Background(), net.DefaultResolver.LookupHost); err != nil {
+		return nil, err
+	}
+	for _, n := range set.notes {
+		set.Logger.Info(n, "client_id", set.ClientID)
+	}
+
+	e := &engine{cfg: set, closed: make(chan struct{}), part: set.Partitioner}
+	if e.part == nil {
+		e.part = partitioner.Default{IgnoreKeys: set.PartitionerIgnoreKeys}
+	}
+	e.set = metrics.New(set.MetricsNumSamples, set.MetricsSampleWindow, time.Now())
+	e.set.BufferTotalBytes.Set(set.BufferMemory)
+	wake := func() { e.client.Wakeup() }
+	e.pool = bufferpool.New(bufferpool.Config{
+		Total:       set.BufferMemory,
+		OnWait:      wake,
+		OnWaited:    func(d time.Duration) { e.set.BufferPoolWaitTime.Add(int(d)) },
+		OnExhausted: func() { e.set.BufferExhaustedTotal.Add(1) },
+	})
+	e.disp = sender.NewDispatcher(set.BufferMemory, wake)
+	e.acc = accumulator.New(accumulator.Config{
+		BatchSize:       min(set.BatchSize, set.MaxRequestSize),
+		Linger:          set.Linger,
+		DeliveryTimeout: set.DeliveryTimeout,
+		RetryBackoff:    set.RetryBackoff,
+		RetryBackoffMax: set.RetryBackoffMax,
+		Codec:           set.Compression.codec(),
+		NewCompressor: func() (protocol.Compressor, error) {
+			return compress.New(set.Compression.codec(), set.CompressionLevel)
+		},
+		Decompress: func(codec protocol.Codec, src []byte, maxSize int) ([]byte, error) {
+			return compress.Decompress(codec, nil, src, maxSize)
+		},
+		Sealers:             runtime.GOMAXPROCS(0) - 1,
+		Pool:                e.pool,
+		StickyThreshold:     set.PartitionerStickyBytes,
+		Adaptive:            !set.DisableAdaptivePartitioning,
+		AvailabilityTimeout: set.PartitionerAvailabilityTimeout,
+		Rand:                rand.IntN,
+		Now:                 time.Now,
+		Wake:                wake,
+		Logger:              set.Logger,
+		Done:                func(b *accumulator.ProducerBatch) { e.disp.Enqueue(b) },
+	})
+	e.md = metadata.New(metadata.Config{
+		Bootstrap:          set.bootstrap,
+		MaxAge:             set.MetadataMaxAge,
+		MaxIdle:            set.MetadataMaxIdle,
+		RetryBackoff:       set.RetryBackoff,
+		RetryBackoffMax:    set.RetryBackoffMax,
+		NoRebootstrap:      set.MetadataRecovery == NoRebootstrap,
+		RebootstrapTrigger: set.MetadataRecoveryRebootstrapTrigger,
+		Rand:               rand.IntN,
+		Logger:             set.Logger,
+		Wake:               wake,
+		InUse:              e.acc.InUse,
+		OnUpdate:           func(*metadata.Snapshot) { e.set.MetadataUpdatedAt.Set(time.Now().UnixNano()) },
+	})
+	e.client = netclient.New(e.clientConfig(), netclient.NewTCPSelector(netclient.TCPConfig{
+		Dial:            set.Dial,
+		ClientID:        set.ClientID,
+		SoftwareVersion: version(),
+		MaxResponseSize: set.MaxResponseSize,
+		SendBuffer:      set.SendBuffer,
+		ReceiveBuffer:   set.ReceiveBuffer,
+	}), e.md)
+	e.sender = sender.New(sender.Config{
+		ClientID:        set.ClientID,
+		Acks:            set.Acks.wire(),
+		Idempotent:      set.idempotent,
+		Retries:         set.Retries,
+		MaxInFlight:     set.MaxInFlight,
+		MaxRequestSize:  set.MaxRequestSize,
+		RequestTimeout:  set.RequestTimeout,
+		DeliveryTimeout: set.DeliveryTimeout,
+		RetryBackoff:    set.RetryBackoff,
+		Linger:          set.Linger,
+		BufferMemory:    set.BufferMemory,
+		Codec:           set.Compression.codec(),
+		Logger:          set.Logger,
+		Metrics:         e.set,
+		BatchDone:       set.Trace.BatchDone,
+		Retry:           set.Trace.Retry,
+	}, e.acc, e.client, e.md, e.disp)
+
+	go e.sender.Run(time.Now()) // ends when close is called; Done reports it
+	return e, nil
+}
+
+func (e *engine) clientConfig() netclient.Config {
+	set, trace := e.cfg, e.cfg.Trace
+	return netclient.Config{
+		ClientID:                  set.ClientID,
+		RequestTimeout:            set.RequestTimeout,
+		MaxInFlight:               set.MaxInFlight,
+		ReconnectBackoff:          set.ReconnectBackoff,
+		ReconnectBackoffMax:       set.ReconnectBackoffMax,
+		ConnectionSetupTimeout:    set.ConnectionSetupTimeout,
+		ConnectionSetupTimeoutMax: set.ConnectionSetupTimeoutMax,
+		ConnectionsMaxIdle:        set.ConnectionsMaxIdle,
+		Rand:                      rand.IntN,
+		Logger:                    set.Logger,
+		ConnectDone: func(n protocol.Node, took time.Duration, err error) {
+			if err == nil {
+				e.set.ConnectionCreationTotal.Add(1)
+			}
+			if trace.ConnectDone != nil {
+				trace.ConnectDone(n.ID, n.Addr(), took, err)
+			}
+		},
+		RequestDone: func(node int32, api protocol.APIKey, version int16, written, read int, took time.Duration, err error) {
+			n := e.set.Node(node)
+			e.set.RequestTotal.Add(1)
+			e.set.RequestSize.Observe(int64(written))
+			e.set.OutgoingByteTotal.Add(written)
+			n.RequestTotal.Add(1)
+			n.RequestSize.Observe(int64(written))
+			n.OutgoingByteTotal.Add(written)
+			if err == nil {
+				e.set.ResponseTotal.Add(1)
+				e.set.IncomingByteTotal.Add(read)
+				n.ResponseTotal.Add(1)
+				n.IncomingByteTotal.Add(read)
+				n.RequestLatency.ObserveDuration(took)
+			}
+			if trace.RequestDone != nil {
+				trace.RequestDone(node, api.String(), version, written, read, took, err)
+			}
+		},
+		Throttled: trace.Throttled,
+	}
+}
+
+// input is one record on its way in, serialized.
+type input struct {
+	topic      string
+	view       *accumulator.View
+	partition  int32 // -1: the partitioner's to choose
+	key, value []byte
+	headers    []Header
+	timestamp  int64 // ms; -1: now
+	maxWait    time.Duration
+	cb         Callback
+	future     bool
+}
+
+// topic finds a topic's view, waiting for its metadata if need be. It returns what is left of MaxBlock.
+func (e *engine) topic(ctx context.Context, name string, partition Partition) (*accumulator.View, time.Duration, error) {
+	snapshot := e.md.Snapshot()
+	if v := e.last.Load(); v != nil && v.Snapshot == snapshot && v.Topic.Name == name && int(partition.plusOne) <= v.Metadata.Count() &&
+		partition.plusOne >= 0 && !e.closing.Load() {
+		return v, e.cfg.MaxBlock, nil
+	}
+	return e.lookUp(ctx, name, partition)
+}
+
+// lookUp is topic, when it is not the one sent to last.
+func (e *engine) lookUp(ctx context.Context, name string, partition Partition) (*accumulator.View, time.Duration, error) {
+	switch {
+	case e.closing.Load():
+		return nil, 0, ErrClosed
+	case name == "":
+		return nil, 0, fmt.Errorf("record without a topic: %w", InvalidTopicException)
+	case partition.plusOne < 0:
+		return nil, 0, fmt.Errorf("record for topic %s: a partition must not be negative", name)
+	}
+	snapshot := e.md.Snapshot()
+	md := snapshot.Topic(name)
+	maxWait := e.cfg.MaxBlock
+	if md == nil || md.Count() == 0 || int(partition.plusOne) > md.Count() {
+		began := time.Now()
+		var err error
+		md, err = e.md.Await(ctx, name, partition.plusOne-1, began, maxWait)
+		waited := time.Since(began)
+		e.set.MetadataWaitTime.Add(int(waited))
+		if err != nil {
+			if errors.Is(err, metadata.ErrClosed) {
+				err = ErrClosed
+			}
+			return nil, 0, err
+		}
+		if maxWait > 0 {
+			// What is left is at least a moment: no memory means something else than no time.
+			maxWait = max(maxWait-waited, 1)
+		}
+		snapshot = e.md.Snapshot()
+	}
+	t := e.acc.Topic(name)
+	v := t.View.Load()
+	if v == nil || v.Snapshot != snapshot || v.Metadata != md {
+		v = &accumulator.View{Snapshot: snapshot, Metadata: md, Topic: t}
+		t.View.Store(v)
+	}
+	e.last.Store(v)
+	return v, maxWait, nil
+}
+
+// append chooses the partition, checks the size, and puts the record into the accumulator.
+func (e *engine) append(ctx context.Context, in *input) Future {
+	if err := e.sender.Err(); err != nil {
+		return e.refuse(in.topic, in.partition, in.cb, err, in.future)
+	}
+	md := in.view.Metadata
+	if in.partition < 0 {
+		in.partition = e.part.Partition(in.topic, in.key, in.value, md)
+		if in.partition != partitioner.Any && (in.partition < 0 || int(in.partition) >= md.Count()) {
+			return e.refuse(in.topic, -1, in.cb, fmt.Errorf("record for topic %s: the partitioner chose partition %d of %d", in.topic, in.partition, md.Count()), in.future)
+		}
+	}
+	if size := protocol.MaxRecordSize(in.key, in.value, in.headers); size > e.cfg.MaxRequestSize || int64(size) > e.cfg.BufferMemory {
+		err := &RecordTooLargeError{Topic: in.topic, Size: size, Limit: e.cfg.MaxRequestSize, Setting: "MaxRequestSize"}
+		if int64(err.Limit) > e.cfg.BufferMemory {
+			err.Limit, err.Setting = int(e.cfg.BufferMemory), "BufferMemory"
+		}
+		return e.refuse(in.topic, in.partition, in.cb, err, in.future)
+	}
+	r := accumulator.Record{Partition: in.partition, Timestamp: in.timestamp, Key: in.key, Value: in.value, Headers: in.headers}
+	var cb accumulator.Callback
+	if in.cb != nil {
+		cb = callback(in.cb)
+	}
+	h, partition, err := e.acc.Append(ctx, in.view.Topic, md, &r, cb, in.future, in.maxWait)
+	if err != nil {
+		return e.refuse(in.topic, partition, in.cb, err, in.future)
+	}
+	return Future{h}
+}
+
+// refusal is the callback of a record that was never accepted, on its way to the callback goroutine.
+type refusal struct {
+	cb  Callback
+	m   RecordMetadata
+	err error
+}
+
+func (r refusal) Run() { r.cb(r.m, r.err) }
+
+// refuse ends a record that was not accepted.
+func (e *engine) refuse(topic string, partition int32, cb Callback, err error, future bool) Future {
+	e.set.RecordErrorTotal.Add(1)
+	if errors.Is(err, accumulator.ErrClosed) {
+		err = ErrClosed
+	}
+	if cb != nil {
+		r := refusal{cb, RecordMetadata{Topic: topic, Partition: max(partition, -1), Offset: -1, KeySize: -1, ValueSize: -1}, err}
+		if !e.disp.Enqueue(r) {
+			r.Run() // the callback goroutine has ended with Close: nobody else is left to tell
+		}
+	}
+	if !future {
+		return Future{}
+	}
+	return Future{accumulator.Failed(topic, max(partition, -1), err)}
+}
+
+func (e *engine) flush(ctx context.Context) error {
+	began := time.Now()
+	defer func() { e.set.FlushTime.Add(int(time.Since(began))) }()
+	e.acc.BeginFlush()
+	defer e.acc.EndFlush()
+	if err := e.acc.AwaitFlush(ctx); err != nil {
+		return err
+	}
+	return e.disp.Await(ctx)
+}
+
+// closeGrace is how long a close that ran out of time waits for a callback that is running.
+const closeGrace = 50 * time.Millisecond
+
+func (e *engine) close(ctx context.Context) error {
+	e.closing.Store(true)
+	e.stop.Do(func() {
+		e.acc.Close()
+		e.md.Close()
+		e.sender.InitiateClose()
+		go func() { // ends with the callback goroutine; closed reports it
+			<-e.sender.Done()
+			<-e.disp.Done()
+			close(e.closed)
+		}()
+	})
+	select {
+	case <-e.closed:
+		return nil
+	case <-ctx.Done():
+	}
+	e.sender.ForceClose()
+	<-e.sender.Done()
+	select {
+	case <-e.closed:
+	case <-time.After(closeGrace):
+		return fmt.Errorf("close: a callback is still running: %w", context.Cause(ctx))
+	}
+	return fmt.Errorf("close: %w", context.Cause(ctx))
+}
+
+func (e *engine) partitionsFor(ctx context.Context, topic string) ([]PartitionInfo, error) {
+	v, _, err := e.lookUp(ctx, topic, Partition{})
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]PartitionInfo, v.Metadata.Count())
+	for i := range infos {
+		p := v.Metadata.Partition(int32(i))
+		infos[i] = PartitionInfo{
+			Topic: topic, Partition: int32(i), Leader: v.Metadata.Leader(int32(i)), LeaderEpoch: v.Metadata.LeaderEpoch(int32(i)),
+		}
+		if p != nil {
+			infos[i].Replicas = append([]int32(nil), p.Replicas...)
+			infos[i].InSync = append([]int32(nil), p.ISR...)
+			infos[i].Offline = append([]int32(nil), p.Offline...)
+		}
+	}
+	return infos, nil
+}
+
+func (e *engine) metrics() Metrics {
+	e.set.BufferAvailableBytes.Set(e.pool.Available())
+	e.set.WaitingThreads.Set(int64(e.pool.Waiting()))
+	return snapshot(e.set, time.Now())
+}

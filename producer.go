@@ -1,0 +1,151 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// KafkaProducer sends records to Kafka (Java's class of the same name). Its methods may be called from any
+// number of goroutines at once.
+type KafkaProducer[K, V any] struct {
+	*engine
+	key   Serializer[K]
+	value Serializer[V]
+	// directKey and directValue are the same serializers where their values hold their bytes already, else nil:
+	// no scratch buffer is needed then (5-6 ns a record).
+	directKey    direct[K]
+	directValue  direct[V]
+	interceptors interceptors[K, V]
+}
+
+// New makes a producer and starts its goroutines; Close ends them. A Config that cannot be used is refused with
+// everything that is wrong with it: one [*ConfigError] each, joined. It does not wait for a broker: the first Send does.
+func New[K, V any](cfg Config, key Serializer[K], value Serializer[V], in ...Interceptor[K, V]) (*KafkaProducer[K, V], error) {
+	var bad complaints
+	if key == nil {
+		bad.add("", "key.serializer", "New needs a Serializer for keys: producer.Null() if there are none")
+	}
+	if value == nil {
+		bad.add("", "value.serializer", "New needs a Serializer for values")
+	}
+	for i, c := range in {
+		if c == nil {
+			bad.add("", "interceptor.classes", "Interceptor %d is nil", i)
+		}
+	}
+	e, err := newEngine(cfg, bad.join())
+	if err != nil {
+		return nil, err
+	}
+	p := &KafkaProducer[K, V]{engine: e, key: key, value: value, interceptors: append(interceptors[K, V](nil), in...)}
+	p.directKey, _ = key.(direct[K])
+	p.directValue, _ = value.(direct[V])
+	return p, nil
+}
+
+// Send hands over a record and returns its Future at once, but for waiting for the topic's metadata and for room in
+// the buffer, at most MaxBlock and while ctx lasts. It returns no error: every failure is the Future's. Key, value
+// and headers are copied before it returns.
+//
+// ctx bounds nothing else: a record that was accepted ends by DeliveryTimeout alone.
+func (p *KafkaProducer[K, V]) Send(ctx context.Context, r Record[K, V]) Future {
+	if len(p.interceptors) > 0 {
+		return p.sendIntercepted(ctx, r, nil, true)
+	}
+	return p.send(ctx, r, nil, true)
+}
+
+// SendFunc is Send with a callback in place of the Future; cb may be nil. cb runs exactly once for every call, also for a
+// record that was never accepted. A cb that is the same for many records costs no allocation.
+func (p *KafkaProducer[K, V]) SendFunc(ctx context.Context, r Record[K, V], cb Callback) {
+	if len(p.interceptors) > 0 {
+		p.sendIntercepted(ctx, r, cb, false)
+		return
+	}
+	p.send(ctx, r, cb, false)
+}
+
+// sendIntercepted runs the interceptors and sends what they leave. The copy keeps r from escaping in the
+// ordinary case.
+func (p *KafkaProducer[K, V]) sendIntercepted(ctx context.Context, r Record[K, V], cb Callback, future bool) Future {
+	changed := r
+	own := p.interceptors.onSend(ctx, &changed)
+	return p.send(ctx, changed, p.interceptors.callback(own, cb), future)
+}
+
+// scratch is what serializers append to. It is pooled: a stack array would escape through the interface.
+type scratch struct {
+	key, value []byte
+	headers    []Header
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{key: make([]byte, 0, 64), value: make([]byte, 0, 512)} }}
+
+// maxScratch is the largest buffer that the pool keeps.
+const maxScratch = 64 << 10
+
+func (s *scratch) put() {
+	s.headers = nil
+	if cap(s.key) > maxScratch || cap(s.value) > maxScratch {
+		return
+	}
+	scratches.Put(s)
+}
+
+// send is the one path of a record: metadata, serializers, partition, sizes, append (S-23).
+func (p *KafkaProducer[K, V]) send(ctx context.Context, r Record[K, V], cb Callback, future bool) Future {
+	partition := r.Partition.plusOne - 1
+	view, maxWait, err := p.topic(ctx, r.Topic, r.Partition)
+	if err != nil {
+		return p.refuse(r.Topic, partition, cb, err, future)
+	}
+	in := input{topic: r.Topic, view: view, partition: partition, headers: r.Headers, timestamp: -1, maxWait: maxWait, cb: cb, future: future}
+	if !r.Timestamp.IsZero() {
+		if in.timestamp = r.Timestamp.UnixMilli(); in.timestamp < 0 {
+			return p.refuse(r.Topic, partition, cb, fmt.Errorf("record for topic %s: timestamp %v is before 1970, which Kafka cannot store", r.Topic, r.Timestamp.Format(time.RFC3339)), future)
+		}
+	}
+	if p.directKey != nil && p.directValue != nil {
+		in.key, in.value = p.directKey.bytesOf(r.Key), p.directValue.bytesOf(r.Value)
+		return p.append(ctx, &in)
+	}
+	s := scratches.Get().(*scratch)
+	s.headers = r.Headers
+	key, err := p.key.Serialize(s.key[:0], r.Topic, &s.headers, r.Key)
+	if err != nil {
+		s.put()
+		return p.refuse(r.Topic, partition, cb, &SerializationError{Topic: r.Topic, Part: "key", Err: err}, future)
+	}
+	value, err := p.value.Serialize(s.value[:0], r.Topic, &s.headers, r.Value)
+	if err != nil {
+		s.put()
+		return p.refuse(r.Topic, partition, cb, &SerializationError{Topic: r.Topic, Part: "value", Err: err}, future)
+	}
+	in.key, in.value, in.headers = key, value, s.headers
+	f := p.append(ctx, &in)
+	s.put()
+	return f
+}
+
+// Flush makes everything accepted before the call sendable at once and returns when it is settled, callbacks run
+// included, or when ctx ends, whose cause it then returns. What others send meanwhile may or may not be covered. It does
+// not tell whether records failed: their futures and callbacks do.
+func (p *KafkaProducer[K, V]) Flush(ctx context.Context) error { return p.flush(ctx) }
+
+// Close refuses new records, waits for what was accepted to be settled and its callbacks to have run, and ends
+// everything that New started. When ctx ends first, what is left fails with [ErrForceClosed], and the ctx's cause
+// is returned. Closing again waits for the same. After it returned nil nothing of the producer runs.
+//
+// A callback that does not return keeps Close waiting until ctx ends: Close inside a callback is of that kind.
+func (p *KafkaProducer[K, V]) Close(ctx context.Context) error { return p.close(ctx) }
+
+// PartitionsFor returns what is known of a topic's partitions, in their order, after waiting for metadata where
+// needed, at most MaxBlock and while ctx lasts.
+func (p *KafkaProducer[K, V]) PartitionsFor(ctx context.Context, topic string) ([]PartitionInfo, error) {
+	return p.partitionsFor(ctx, topic)
+}
+
+// Metrics returns what the producer has counted so far.
+func (p *KafkaProducer[K, V]) Metrics() Metrics { return p.metrics() }

@@ -1,0 +1,96 @@
+package sender
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+var (
+	// ErrDeliveryTimeout is the cause when the delivery timeout was over before a record was acknowledged.
+	ErrDeliveryTimeout = errors.New("delivery timeout")
+	// ErrForceClosed is the cause when the producer was closed before a record was acknowledged.
+	ErrForceClosed = errors.New("producer was closed before the record was acknowledged")
+)
+
+// DeliveryError tells what became of a record that was accepted and not acknowledged.
+type DeliveryError struct {
+	TopicPartition protocol.TopicPartition
+	Cause          error         // ErrDeliveryTimeout, ErrForceClosed, or what the broker answered
+	Last           error         // the last answer, where Cause is none; nil: never answered
+	Attempts       int           // how often it was sent
+	Age            time.Duration // since its batch was opened
+	Queued         time.Duration // of that, until it was last sent; all of it if never
+	Written        bool          // an attempt's fate is unknown: the record may be in the log
+	Message        string        // the broker's own words, if any
+}
+
+// Error tells the story: what, why, how often, where the time went, and whether it may be in the log.
+func (e *DeliveryError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "produce %v: %v", e.TopicPartition, e.Cause)
+	if e.Message != "" {
+		fmt.Fprintf(&b, " (%s)", e.Message)
+	}
+	fmt.Fprintf(&b, " after %v", e.Age.Round(time.Millisecond))
+	switch e.Attempts {
+	case 0:
+		b.WriteString(", never sent")
+	case 1:
+		fmt.Fprintf(&b, ", 1 attempt, queued %v", e.Queued.Round(time.Millisecond))
+	default:
+		fmt.Fprintf(&b, ", %d attempts, last queued until %v", e.Attempts, e.Queued.Round(time.Millisecond))
+	}
+	if e.Last != nil {
+		fmt.Fprintf(&b, ", last: %v", e.Last)
+	}
+	if e.Written {
+		b.WriteString("; it may have been written")
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause and the last answer, for errors.Is and errors.As.
+func (e *DeliveryError) Unwrap() []error {
+	if e.Last != nil {
+		return []error{e.Cause, e.Last}
+	}
+	return []error{e.Cause}
+}
+
+// MayHaveBeenWritten reports whether the record can be in the log nevertheless.
+func (e *DeliveryError) MayHaveBeenWritten() bool { return e.Written }
+
+// Retriable reports whether the same record may succeed when it is sent anew.
+func (e *DeliveryError) Retriable() bool {
+	if errors.Is(e.Cause, ErrDeliveryTimeout) {
+		return true
+	}
+	var code protocol.ErrorCode
+	if errors.As(e.Cause, &code) {
+		return code.Retriable()
+	}
+	var r interface{ Retriable() bool }
+	return errors.As(e.Cause, &r) && r.Retriable()
+}
+
+// recordError is one record's own verdict within a batch that was refused (KIP-467).
+type recordError struct {
+	*DeliveryError
+	message string
+}
+
+func (e *recordError) Error() string {
+	if e.message == "" {
+		return e.DeliveryError.Error()
+	}
+	return e.DeliveryError.Error() + ": " + e.message
+}
+
+func (e *recordError) Unwrap() error { return e.DeliveryError }
+
+// errBatchRefused is the cause for records that were not named among those at fault.
+var errBatchRefused = errors.New("the batch was refused because of other records in it")

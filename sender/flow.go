@@ -1,0 +1,88 @@
+package sender
+
+import "time"
+
+// flow is what the sender measures of a node, to bound what may wait for it.
+type flow struct {
+	progress time.Time     // of its last answer, or of the request that ended an idle time
+	minRTT   time.Duration // least time of a request; 0: none measured
+	rttSince time.Time     // minRTT is forgotten now and then: routes change
+	bytes    int64         // acknowledged in the window
+	window   time.Time     // when it began
+	rate     float64       // bytes a second in the last whole window
+}
+
+const (
+	flowWindow = 100 * time.Millisecond
+	rttMemory  = 10 * time.Second
+	// stallFloor is the least time without an answer after which a node counts as stuck. Until then an
+	// append waits for the node's share, which a healthy node frees in less than a millisecond; afterwards
+	// it may use the rest of the buffer, as with any client, so that a pause of a broker does not become a pause of
+	// the application.
+	stallFloor = 20 * time.Millisecond
+)
+
+func (s *Sender) flow(node int32) *flow {
+	f := s.flows[node]
+	if f == nil {
+		f = &flow{}
+		s.flows[node] = f
+	}
+	return f
+}
+
+// answered takes an answer's time and size into account.
+func (f *flow) answered(now time.Time, rtt time.Duration, bytes int) {
+	f.progress = now
+	if rtt > 0 && (f.minRTT == 0 || rtt < f.minRTT || now.Sub(f.rttSince) > rttMemory) {
+		f.minRTT, f.rttSince = rtt, now
+	}
+	f.bytes += int64(bytes)
+	if d := now.Sub(f.window); d >= flowWindow {
+		f.rate = float64(f.bytes) / d.Seconds()
+		f.bytes, f.window = 0, now
+	}
+}
+
+// steer sets how much may wait unsent for each node. It returns when to look again, for those who wait.
+func (s *Sender) steer(now time.Time) (next time.Time) {
+	nodes := s.acc.Nodes()
+	several := len(s.md.Snapshot().Nodes()) > 1
+	stuck := 0
+	for _, id := range nodes {
+		if s.isStuck(id, now) {
+			stuck++
+		}
+	}
+	for _, id := range nodes {
+		f := s.flow(id)
+		hard := int64(1) << 62
+		if several {
+			// Half of the buffer for all nodes that are stuck together: the others go on with the rest.
+			hard = s.cfg.BufferMemory / 2 / int64(max(stuck, 1))
+		}
+		soft := hard
+		if !s.isStuck(id, now) {
+			soft = s.acc.ShareFor(f.rate * f.minRTT.Seconds())
+			if s.client.InFlightCount(id) > 0 {
+				if at := f.progress.Add(s.stall(f)); s.acc.AppendsWait(id) && (next.IsZero() || at.Before(next)) {
+					next = at
+				}
+			}
+		}
+		s.acc.SetShare(id, min(soft, hard), hard)
+	}
+	return next
+}
+
+// stall is how long the node may be silent with requests in flight.
+func (s *Sender) stall(f *flow) time.Duration { return max(stallFloor, 4*f.minRTT) }
+
+// isStuck reports whether the node takes nothing at present.
+func (s *Sender) isStuck(id int32, now time.Time) bool {
+	f := s.flow(id)
+	if s.client.InFlightCount(id) == 0 {
+		return !s.client.CanSend(id, now)
+	}
+	return f.minRTT == 0 || !f.progress.Add(s.stall(f)).After(now)
+}

@@ -1,0 +1,312 @@
+package sender
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/netclient"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// produceRequest is one Produce request from its making until its answer has come and no writer holds
+// its bytes: whichever of the two is later lets it be used again.
+type produceRequest struct {
+	s        *Sender
+	enc      protocol.ProduceEncoder
+	node     int32
+	version  int16
+	batches  []*accumulator.ProducerBatch // grouped by topic, in the order of the request
+	topics   []topicGroup
+	bytes    int
+	released bool
+	answered bool
+}
+
+// topicGroup is one topic of a request.
+type topicGroup struct {
+	topic *accumulator.Topic
+	id    protocol.UUID
+	first int // its batches are batches[first : first+n]
+	n     int
+}
+
+// request takes a request to fill.
+func (s *Sender) request() *produceRequest {
+	if n := len(s.free); n > 0 {
+		r := s.free[n-1]
+		s.free = s.free[:n-1]
+		return r
+	}
+	return &produceRequest{s: s}
+}
+
+// send makes one request of the drained batches and hands it to the node's connection.
+func (s *Sender) send(node int32, version int16, now time.Time) {
+	r := s.request()
+	r.node, r.released, r.answered = node, false, false
+	s.group(r, s.drained)
+	if version >= 13 {
+		// Topics go by id from here on; one whose id is not known yet has to go by name (java-producer 8).
+		snapshot := s.md.Snapshot()
+		for i := range r.topics {
+			if t := snapshot.Topic(r.topics[i].topic.Name); t != nil {
+				r.topics[i].id = t.ID
+			}
+			if r.topics[i].id.IsZero() {
+				version = 12
+			}
+		}
+	}
+	r.version = version
+
+	corr := s.client.NextCorrelationID()
+	r.enc.Begin(protocol.RequestHeader{
+		Key: protocol.KeyProduce, Version: version, CorrelationID: corr, ClientID: &s.cfg.ClientID,
+	}, nil, s.cfg.Acks, int32(s.cfg.RequestTimeout.Milliseconds()), len(r.topics))
+	records := 0
+	r.bytes = 0
+	for i := range r.topics {
+		g := &r.topics[i]
+		r.enc.Topic(g.topic.Name, g.id, g.n)
+		for _, b := range r.batches[g.first : g.first+g.n] {
+			r.enc.Partition(b.Partition(), b.Slabs(), b.Size())
+			b.Hold()
+			if s.txn != nil {
+				s.txn.Sent(b)
+			}
+			if s.cfg.MaxInFlight == 1 {
+				s.acc.Mute(b)
+			}
+			records += int(b.Count())
+			r.bytes += b.Size()
+			s.countSent(b, now)
+		}
+	}
+	s.cfg.Metrics.RecordsPerRequest.Observe(int64(records))
+	if s.client.InFlightCount(node) == 0 {
+		s.flow(node).progress = now
+	}
+	s.client.Send(netclient.Request{
+		Node: node, API: protocol.KeyProduce, Version: version, CorrelationID: corr,
+		Frame: r.enc.Finish(), NoResponse: s.cfg.Acks == 0, Handler: r,
+	}, now)
+}
+
+// group orders batches by topic, topics in the order of their first batch.
+func (s *Sender) group(r *produceRequest, batches []*accumulator.ProducerBatch) {
+	s.mark++
+	r.topics = r.topics[:0]
+	for _, b := range batches {
+		t := b.Topic()
+		if t.RequestMark != s.mark {
+			t.RequestMark, t.RequestIndex = s.mark, len(r.topics)
+			r.topics = append(r.topics, topicGroup{topic: t})
+		}
+		r.topics[t.RequestIndex].n++
+	}
+	first := 0
+	for i := range r.topics {
+		r.topics[i].first = first
+		first += r.topics[i].n
+		r.topics[i].n = 0
+	}
+	if cap(r.batches) < len(batches) {
+		r.batches = make([]*accumulator.ProducerBatch, len(batches))
+	}
+	r.batches = r.batches[:len(batches)]
+	for _, b := range batches {
+		g := &r.topics[b.Topic().RequestIndex]
+		r.batches[g.first+g.n] = b
+		g.n++
+	}
+}
+
+func (s *Sender) countSent(b *accumulator.ProducerBatch, now time.Time) {
+	m, t, n := s.cfg.Metrics, s.cfg.Metrics.Topic(b.Topic().Name), int(b.Count())
+	if b.Attempts() > 1 {
+		m.RecordRetryTotal.Add(n)
+		t.RecordRetryTotal.Add(n)
+		return
+	}
+	m.RecordSendTotal.Add(n)
+	m.BatchSize.Observe(int64(b.Size()))
+	m.RecordSize.Observe(int64(b.MaxRecordSize()))
+	m.RecordQueueTime.ObserveDuration(now.Sub(b.Created()))
+	t.RecordSendTotal.Add(n)
+	t.ByteTotal.Add(b.Size())
+	if s.cfg.Codec != protocol.CodecNone {
+		m.CompressionRate.ObserveRatio(b.Size(), b.RawSize())
+		t.CompressionRate.ObserveRatio(b.Size(), b.RawSize())
+	}
+}
+
+// HandleReleased implements netclient.Handler: the connection holds the request's bytes no longer.
+func (r *produceRequest) HandleReleased() {
+	for _, b := range r.batches {
+		r.s.acc.Unhold(b, r.s.now)
+	}
+	r.released = true
+	r.reuse()
+}
+
+// HandleResponse implements netclient.Handler.
+func (r *produceRequest) HandleResponse(resp *netclient.Response) {
+	s := r.s
+	s.now = resp.Now
+	switch {
+	case resp.Err != nil:
+		r.lost(resp)
+	case s.cfg.Acks == 0:
+		for _, b := range r.batches {
+			s.landed(b)
+			s.acknowledged(b, -1, -1, resp.Now)
+		}
+		s.flow(r.node).answered(resp.Now, 0, r.bytes)
+	default:
+		rtt := resp.Now.Sub(resp.SentAt)
+		s.cfg.Metrics.RequestLatency.ObserveDuration(rtt)
+		s.flow(r.node).answered(resp.Now, rtt, r.bytes)
+		if err := r.answer(resp); err != nil {
+			// An answer that cannot be right ends the connection; what it was about is then in doubt.
+			err = fmt.Errorf("produce response of node %d: %w", r.node, err)
+			s.cfg.Logger.Warn("nonsense from a broker", "node", r.node, "corr", resp.CorrelationID, "err", err)
+			s.client.Disconnect(r.node, err, resp.Now)
+			resp.Err = errNonsense
+			r.lost(resp)
+		}
+	}
+	s.settleTxn(resp.Now)
+	for _, b := range r.batches {
+		s.acc.Recheck(b, resp.Now)
+		b.Forget()
+	}
+	r.answered = true
+	r.reuse()
+}
+
+var errNonsense = errors.New("the broker's answer made no sense")
+
+// reuse gives the request back once nobody refers to it.
+func (r *produceRequest) reuse() {
+	if !r.released || !r.answered {
+		return
+	}
+	clear(r.batches)
+	r.batches = r.batches[:0]
+	clear(r.topics)
+	r.topics = r.topics[:0]
+	r.enc.Reset()
+	r.s.free = append(r.s.free, r)
+}
+
+// lost settles what a request without an answer means for the batches that have none yet.
+func (r *produceRequest) lost(resp *netclient.Response) {
+	s := r.s
+	for _, b := range r.batches {
+		if !b.InFlight() {
+			continue // answered before the nonsense began
+		}
+		s.landed(b)
+		if resp.Written {
+			b.SetMayBeWritten(true)
+		}
+		if b.Done() {
+			continue
+		}
+		if s.cfg.Acks == 0 && resp.Written {
+			// Nothing was going to be answered: what was begun to be written counts as written or lost, and
+			// sending it again could double it.
+			b.SetMayBeWritten(true)
+		}
+		s.retryOrFail(b, resp.Err, "", nil, resp.Now)
+	}
+}
+
+// landed notes that b's answer is no longer due.
+func (s *Sender) landed(b *accumulator.ProducerBatch) {
+	b.Landed()
+	if s.txn != nil {
+		s.txn.Landed(b)
+	}
+	if s.cfg.MaxInFlight == 1 {
+		s.acc.Unmute(b, s.now)
+	}
+}
+
+// answer goes through a response. Every batch of the request must be answered, once, and nothing else.
+func (r *produceRequest) answer(resp *netclient.Response) error {
+	s := r.s
+	if err := s.resp.ReadFrom(resp.Body, resp.Version); err != nil {
+		return err
+	}
+	if err := r.matches(); err != nil {
+		return err // before anything is settled: a wrong answer must not be half believed
+	}
+	if s.resp.ThrottleTimeMs > 0 {
+		d := time.Duration(s.resp.ThrottleTimeMs) * time.Millisecond
+		s.cfg.Metrics.ProduceThrottleTime.ObserveDuration(d)
+		if resp.Version >= 6 {
+			s.client.Throttle(r.node, d, resp.Now)
+		}
+	}
+	s.takeHints(r)
+	for i := range s.resp.Topics {
+		t := &s.resp.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			b := r.find(t, p.Index)
+			s.landed(b)
+			s.settle(b, p, resp.Now)
+		}
+	}
+	return nil
+}
+
+// matches checks that the response names exactly the request's batches.
+func (r *produceRequest) matches() error {
+	s := r.s
+	n := 0
+	for i := range s.resp.Topics {
+		t := &s.resp.Topics[i]
+		for j := range t.Partitions {
+			b := r.find(t, t.Partitions[j].Index)
+			if b == nil {
+				return fmt.Errorf("it names partition %d of topic %s %x, which was not asked for", t.Partitions[j].Index, t.Name, t.ID)
+			}
+			for k := 0; k < j; k++ {
+				if t.Partitions[k].Index == t.Partitions[j].Index {
+					return fmt.Errorf("it names partition %d of topic %s twice", t.Partitions[j].Index, t.Name)
+				}
+			}
+			n++
+		}
+	}
+	if n != len(r.batches) {
+		return fmt.Errorf("it answers %d of %d partitions", n, len(r.batches))
+	}
+	return nil
+}
+
+// find is the batch that a response's topic and partition mean, or nil. Brokers answer in the order they
+// were asked, so the first look mostly hits.
+func (r *produceRequest) find(t *protocol.ProduceResponseTopic, partition int32) *accumulator.ProducerBatch {
+	for i := range r.topics {
+		g := &r.topics[i]
+		if r.version >= 13 {
+			if g.id != t.ID {
+				continue
+			}
+		} else if string(t.Name) != g.topic.Name {
+			continue
+		}
+		for _, b := range r.batches[g.first : g.first+g.n] {
+			if b.Partition() == partition {
+				return b
+			}
+		}
+		return nil
+	}
+	return nil
+}
