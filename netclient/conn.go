@@ -10,6 +10,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/metrics"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -99,6 +100,10 @@ func (c *conn) becomeUp(sock net.Conn, versions *protocol.ApiVersionsResponse) b
 	}
 	s.mu.Unlock()
 	s.wakePoller(signal)
+	if ok {
+		s.cfg.Metrics.ConnectionCreationTotal.Add(1)
+		s.cfg.Metrics.ConnectionCount.Add(1)
+	}
 	return ok
 }
 
@@ -117,6 +122,10 @@ func (c *conn) becomeClosing(err error) {
 // the connection.
 func (c *conn) becomeGone() {
 	s := c.sel
+	if c.sock != nil { // it was up
+		s.cfg.Metrics.ConnectionCloseTotal.Add(1)
+		s.cfg.Metrics.ConnectionCount.Add(-1)
+	}
 	s.mu.Lock()
 	c.state = gone
 	for _, q := range c.taken[c.done:] {
@@ -284,19 +293,30 @@ func (c *conn) endReader() {
 	}
 }
 
+// byteCount counts bytes in one direction: of all connections, and of one node.
+type byteCount struct{ all, node *metrics.Counter }
+
+func (b byteCount) add(n int) {
+	if b.all != nil && n > 0 {
+		b.all.Add(n)
+		b.node.Add(n)
+	}
+}
+
 // A frameWriter writes frames to a connection.
 type frameWriter struct {
-	conn net.Conn
-	tcp  *net.TCPConn // conn, if it is a plain socket: then slices go out by writev, uncopied
+	conn  net.Conn
+	tcp   *net.TCPConn // conn, if it is a plain socket: then slices go out by writev, uncopied
+	count byteCount
 
 	bufs   net.Buffers // the slices of one writev
 	rest   net.Buffers // what WriteTo has left of it; a field, since its address is taken
 	gather []byte      // small slices put together, where there is no writev
 }
 
-func newFrameWriter(conn net.Conn) frameWriter {
+func newFrameWriter(conn net.Conn, count byteCount) frameWriter {
 	tcp, _ := conn.(*net.TCPConn)
-	return frameWriter{conn: conn, tcp: tcp}
+	return frameWriter{conn: conn, tcp: tcp, count: count}
 }
 
 // maxAtOnce is about how much one write takes when more is queued. It bounds how long a frame that was
@@ -318,6 +338,7 @@ func (w *frameWriter) write(q []queuedFrame) (frames int, err error) {
 	} else {
 		n, err = w.copied(q)
 	}
+	w.count.add(int(n))
 	if err != nil {
 		return wholeFrames(q, n), err
 	}
@@ -398,8 +419,19 @@ type frameReader struct {
 // readAhead is enough for many responses to Produce, and what a larger response does not go through.
 const readAhead = 16 << 10
 
-func newFrameReader(r io.Reader, maxSize int) frameReader {
-	return frameReader{r: bufio.NewReaderSize(r, readAhead), max: maxSize}
+func newFrameReader(r io.Reader, maxSize int, count byteCount) frameReader {
+	return frameReader{r: bufio.NewReaderSize(countedReader{r, count}, readAhead), max: maxSize}
+}
+
+type countedReader struct {
+	r     io.Reader
+	count byteCount
+}
+
+func (c countedReader) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.count.add(n)
+	return n, err
 }
 
 // next returns the payload of the next frame, in buf if there is room. io.EOF by itself means that the

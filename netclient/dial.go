@@ -83,8 +83,10 @@ func (c *conn) greet(ctx context.Context, sock net.Conn) (*protocol.ApiVersionsR
 		}
 		conn = tc
 	}
-	c.in = newFrameReader(conn, cfg.MaxResponseSize)
-	c.out = newFrameWriter(conn)
+	m := cfg.Metrics
+	node := m.Node(c.node.ID)
+	c.in = newFrameReader(conn, cfg.MaxResponseSize, byteCount{&m.IncomingByteTotal, &node.IncomingByteTotal})
+	c.out = newFrameWriter(conn, byteCount{&m.OutgoingByteTotal, &node.OutgoingByteTotal})
 	versions, err := c.negotiate()
 	// The place of SASL is here: handshake and exchange in a line, over c.in and c.out.
 	return versions, StepAPIVersions, err

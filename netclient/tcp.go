@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/internal/metrics"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -41,6 +42,9 @@ type TCPConfig struct {
 	// Linger bounds how long a closed connection that carried requests without responses (acks=0) is
 	// kept half open, so that what was written reaches the broker; zero means 50ms.
 	Linger time.Duration
+
+	// Metrics counts connections and bytes; nil counts them for nobody.
+	Metrics *metrics.Set
 }
 
 const (
@@ -59,6 +63,7 @@ func (c TCPConfig) withDefaults() TCPConfig {
 	c.SoftwareVersion = cmp.Or(c.SoftwareVersion, "unknown")
 	c.MaxResponseSize = cmp.Or(c.MaxResponseSize, defaultMaxResponseSize)
 	c.Linger = cmp.Or(c.Linger, defaultLinger)
+	c.Metrics = metrics.OrNew(c.Metrics)
 	return c
 }
 
