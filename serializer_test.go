@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scratch is what the engine hands to a serializer: empty, not nil, with room.
-func scratch() []byte { return make([]byte, 0, 64) }
+// scratchBytes is what the engine hands to a serializer: empty, not nil, with room.
+func scratchBytes() []byte { return make([]byte, 0, 64) }
 
 func serialize[T any](t *testing.T, s Serializer[T], v T) []byte {
 	t.Helper()
-	b, err := s.Serialize(scratch(), "topic", new([]Header), v)
+	b, err := s.Serialize(scratchBytes(), "topic", new([]Header), v)
 	require.NoError(t, err)
 	return b
 }
@@ -68,9 +68,9 @@ func TestSerializerFunc(t *testing.T) {
 	assert.Equal(t, []byte{0}, serialize(t, Serializer[*bool](boolean), &no))
 
 	broken := errors.New("broken")
-	_, err := SerializerFunc[int](func(int) ([]byte, error) { return nil, broken }).Serialize(scratch(), "t", nil, 1)
+	_, err := SerializerFunc[int](func(int) ([]byte, error) { return nil, broken }).Serialize(scratchBytes(), "t", nil, 1)
 	assert.ErrorIs(t, err, broken)
-	_, err = JSON[chan int]().Serialize(scratch(), "t", nil, make(chan int))
+	_, err = JSON[chan int]().Serialize(scratchBytes(), "t", nil, make(chan int))
 	assert.Error(t, err)
 }
 
@@ -108,7 +108,7 @@ func TestSerializationError(t *testing.T) {
 }
 
 func TestBuiltInSerializersDoNotAllocate(t *testing.T) {
-	dst := scratch()
+	dst := scratchBytes()
 	h := new([]Header)
 	id := [16]byte{1}
 	direct := String().(direct[string])
