@@ -174,7 +174,7 @@ func (m *ApiVersionsResponse) ReadFrom(src []byte, version int16) error {
 			return closeReader(&r, KeyAPIVersions, "response", version)
 		}
 	}
-	m.ApiKeys = make([]ApiVersion, r.Count(flex, 6))
+	m.ApiKeys = makeArray[ApiVersion](&r, flex, 6)
 	for i := range m.ApiKeys {
 		k := &m.ApiKeys[i]
 		k.ApiKey = APIKey(r.Int16())
@@ -189,7 +189,7 @@ func (m *ApiVersionsResponse) ReadFrom(src []byte, version int16) error {
 		tag, after := r.Tag()
 		switch tag {
 		case tagSupportedFeatures:
-			m.SupportedFeatures = make([]SupportedFeature, r.Count(true, 6))
+			m.SupportedFeatures = makeArray[SupportedFeature](&r, true, 6)
 			for i := range m.SupportedFeatures {
 				f := &m.SupportedFeatures[i]
 				f.Name = r.String(true)
@@ -200,7 +200,7 @@ func (m *ApiVersionsResponse) ReadFrom(src []byte, version int16) error {
 		case tagFinalizedFeaturesEpoch:
 			m.FinalizedFeaturesEpoch = r.Int64()
 		case tagFinalizedFeatures:
-			m.FinalizedFeatures = make([]FinalizedFeature, r.Count(true, 6))
+			m.FinalizedFeatures = makeArray[FinalizedFeature](&r, true, 6)
 			for i := range m.FinalizedFeatures {
 				f := &m.FinalizedFeatures[i]
 				f.Name = r.String(true)

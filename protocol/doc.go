@@ -23,13 +23,14 @@
 // The zero value of a field is not always Kafka's default: who builds a message sets -1, [NoLeader] and
 // the like where the comments name them.
 //
-// Null and empty differ where the protocol lets them: *string and nil slices are nulls in fields whose
-// comments say so, everywhere else a nil slice is an empty one, and decoders never return it.
+// Null and empty differ where the protocol lets them: a nil *string is a null, and so is a nil slice in
+// a field whose comment says so. In all other fields nil and empty slices mean the same.
 //
 // # Bytes from the network
 //
 // Decoders are total. Whatever the bytes, they return a value or an error and never panic; every length
 // and count is held against the bytes that are there before memory is set aside for it, so that what a
-// decoder allocates is bounded by what was received, not by what was claimed; bytes left over are an
+// decoder allocates is bounded by what was received (16 bytes for each byte, and 8 KiB), not by what was
+// claimed; bytes left over are an
 // error, because they mean that the other side wrote something else than was read.
 package protocol

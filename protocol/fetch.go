@@ -191,11 +191,11 @@ func (m *FetchRequest) ReadFrom(src []byte, version int16) error {
 		m.SessionID = r.Int32()
 		m.SessionEpoch = r.Int32()
 	}
-	m.Topics = make([]FetchRequestTopic, r.Count(flex, 6))
+	m.Topics = makeArray[FetchRequestTopic](&r, flex, 3)
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		t.Topic, t.TopicID = readTopicNameOrID(&r, version, flex)
-		t.Partitions = make([]FetchRequestPartition, r.Count(flex, 16))
+		t.Partitions = makeArray[FetchRequestPartition](&r, flex, 16)
 		for j := range t.Partitions {
 			t.Partitions[j].readFrom(&r, version, flex)
 		}
@@ -205,7 +205,7 @@ func (m *FetchRequest) ReadFrom(src []byte, version int16) error {
 		}
 	}
 	if version >= 7 {
-		m.ForgottenTopics = make([]ForgottenTopic, r.Count(flex, 3))
+		m.ForgottenTopics = makeArray[ForgottenTopic](&r, flex, 3)
 		for i := range m.ForgottenTopics {
 			t := &m.ForgottenTopics[i]
 			t.Topic, t.TopicID = readTopicNameOrID(&r, version, flex)

@@ -147,11 +147,11 @@ func (m *FetchResponse) ReadFrom(src []byte, version int16) error {
 		m.ErrorCode = ErrorCode(r.Int16())
 		m.SessionID = r.Int32()
 	}
-	m.Topics = make([]FetchResponseTopic, r.Count(flex, 6))
+	m.Topics = makeArray[FetchResponseTopic](&r, flex, 3)
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		t.Topic, t.TopicID = readTopicNameOrID(&r, version, flex)
-		t.Partitions = make([]FetchResponsePartition, r.Count(flex, 30))
+		t.Partitions = makeArray[FetchResponsePartition](&r, flex, 30)
 		for j := range t.Partitions {
 			t.Partitions[j].readFrom(&r, version, flex)
 			if r.Err() != nil {
@@ -188,7 +188,7 @@ func (p *FetchResponsePartition) readFrom(r *wire.Reader, version int16, flex bo
 	if version >= 5 {
 		p.LogStartOffset = r.Int64()
 	}
-	if n := r.NullableCount(flex, 16); n >= 0 {
+	if n := nullableCount[AbortedTransaction](r, flex, 16); n >= 0 {
 		p.AbortedTransactions = make([]AbortedTransaction, n)
 	}
 	for i := range p.AbortedTransactions {

@@ -69,7 +69,7 @@ func (m *FindCoordinatorRequest) ReadFrom(src []byte, version int16) error {
 		m.KeyType = r.Int8()
 	}
 	if version >= 4 {
-		m.CoordinatorKeys = make([]string, r.Count(flex, 1))
+		m.CoordinatorKeys = makeArray[string](&r, flex, 1)
 		for i := range m.CoordinatorKeys {
 			m.CoordinatorKeys[i] = r.String(flex)
 		}
@@ -129,7 +129,7 @@ func (m *FindCoordinatorResponse) ReadFrom(src []byte, version int16) error {
 		m.Port = r.Int32()
 	}
 	if version >= 4 {
-		m.Coordinators = make([]Coordinator, r.Count(flex, 14))
+		m.Coordinators = makeArray[Coordinator](&r, flex, 14)
 		for i := range m.Coordinators {
 			c := &m.Coordinators[i]
 			c.Key = r.String(flex)

@@ -94,11 +94,11 @@ func (m *ListOffsetsRequest) ReadFrom(src []byte, version int16) error {
 	if version >= 2 {
 		m.IsolationLevel = r.Int8()
 	}
-	m.Topics = make([]ListOffsetsRequestTopic, r.Count(flex, 3))
+	m.Topics = makeArray[ListOffsetsRequestTopic](&r, flex, 3)
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		t.Name = r.String(flex)
-		t.Partitions = make([]ListOffsetsRequestPartition, r.Count(flex, 12))
+		t.Partitions = makeArray[ListOffsetsRequestPartition](&r, flex, 12)
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			p.PartitionIndex = r.Int32()
@@ -158,11 +158,11 @@ func (m *ListOffsetsResponse) ReadFrom(src []byte, version int16) error {
 	if version >= 2 {
 		m.ThrottleTimeMs = r.Int32()
 	}
-	m.Topics = make([]ListOffsetsResponseTopic, r.Count(flex, 3))
+	m.Topics = makeArray[ListOffsetsResponseTopic](&r, flex, 3)
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		t.Name = r.String(flex)
-		t.Partitions = make([]ListOffsetsResponsePartition, r.Count(flex, 22))
+		t.Partitions = makeArray[ListOffsetsResponsePartition](&r, flex, 22)
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			p.PartitionIndex = r.Int32()

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
 	"github.com/kafka-reservoir/producer/protocol/internal/wire"
@@ -48,4 +49,35 @@ func flexibleToAppend(key APIKey, version int16) bool {
 		invariants.Check(version >= minVersion && version <= maxVersion, "encode %v v%d", key, version)
 	}
 	return key.Flexible(version)
+}
+
+// maxExpansion is how much larger than the bytes that are there the elements of one array may become in
+// memory. The largest that honest brokers reach is 6, with a topic of a one-letter name and no
+// partitions; empty topics without a name would be 21.
+const maxExpansion = 8
+
+// count reads the count of an array of T that may not be null, whose elements take at least minSize
+// bytes each. It refuses a count whose elements what is left cannot hold, or can hold only if they are
+// all but empty, so that a lie does not cost memory.
+func count[T any](r *wire.Reader, flex bool, minSize int) int {
+	return plausible[T](r, r.Count(flex, minSize))
+}
+
+// nullableCount is count for an array that may be null: -1.
+func nullableCount[T any](r *wire.Reader, flex bool, minSize int) int {
+	return plausible[T](r, r.NullableCount(flex, minSize))
+}
+
+func plausible[T any](r *wire.Reader, n int) int {
+	var element T
+	if size := int64(n) * int64(unsafe.Sizeof(element)); size > maxExpansion*int64(r.Len())+4096 {
+		r.Fail(fmt.Errorf("%w: %d elements in %d bytes", wire.ErrLength, n, r.Len()))
+		return 0
+	}
+	return n
+}
+
+// makeArray is count, and makes the array.
+func makeArray[T any](r *wire.Reader, flex bool, minSize int) []T {
+	return make([]T, count[T](r, flex, minSize))
 }

@@ -103,8 +103,8 @@ func (m *MetadataRequest) ReadFrom(src []byte, version int16) error {
 	*m = MetadataRequest{AllowAutoTopicCreation: true}
 	n := 0
 	if version >= 1 {
-		n = r.NullableCount(flex, 2)
-	} else if n = r.Count(flex, 2); n == 0 {
+		n = nullableCount[MetadataRequestTopic](&r, flex, 2)
+	} else if n = count[MetadataRequestTopic](&r, flex, 2); n == 0 {
 		n = -1 // v0 says all topics by an empty list
 	}
 	if n >= 0 {
@@ -216,7 +216,7 @@ func (m *MetadataResponse) ReadFrom(src []byte, version int16) error {
 	if version >= 3 {
 		m.ThrottleTimeMs = r.Int32()
 	}
-	m.Brokers = make([]MetadataResponseBroker, r.Count(flex, 10))
+	m.Brokers = makeArray[MetadataResponseBroker](&r, flex, 10)
 	for i := range m.Brokers {
 		b := &m.Brokers[i]
 		b.NodeID = r.Int32()
@@ -233,7 +233,7 @@ func (m *MetadataResponse) ReadFrom(src []byte, version int16) error {
 	if version >= 1 {
 		m.ControllerID = r.Int32()
 	}
-	m.Topics = make([]MetadataResponseTopic, r.Count(flex, 8))
+	m.Topics = makeArray[MetadataResponseTopic](&r, flex, 8)
 	for i := range m.Topics {
 		m.Topics[i].readFrom(&r, version, flex)
 		if r.Err() != nil {
@@ -264,7 +264,7 @@ func (t *MetadataResponseTopic) readFrom(r *wire.Reader, version int16, flex boo
 	if version >= 1 {
 		t.IsInternal = r.Bool()
 	}
-	t.Partitions = make([]MetadataResponsePartition, r.Count(flex, 18))
+	t.Partitions = makeArray[MetadataResponsePartition](r, flex, 18)
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
 		p.ErrorCode = ErrorCode(r.Int16())

@@ -61,7 +61,7 @@ func (m *ProduceRequest) ReadFrom(src []byte, version int16) error {
 	m.TransactionalID = r.NullableString(flex)
 	m.Acks = r.Int16()
 	m.TimeoutMs = r.Int32()
-	m.Topics = make([]ProduceRequestTopic, r.Count(flex, 3))
+	m.Topics = makeArray[ProduceRequestTopic](&r, flex, 3)
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		if version >= 13 {
@@ -69,7 +69,7 @@ func (m *ProduceRequest) ReadFrom(src []byte, version int16) error {
 		} else {
 			t.Name = r.String(flex)
 		}
-		t.Partitions = make([]ProduceRequestPartition, r.Count(flex, 6))
+		t.Partitions = makeArray[ProduceRequestPartition](&r, flex, 6)
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			p.Index = r.Int32()

@@ -118,7 +118,7 @@ func (m *ProduceResponse) ReadFrom(src []byte, version int16) error {
 	r, flex := newReader(src, KeyProduce, version)
 	m.ThrottleTimeMs = 0
 	m.NodeEndpoints = m.NodeEndpoints[:0]
-	m.Topics = resize(m.Topics, r.Count(flex, 6))
+	m.Topics = resize(m.Topics, count[ProduceResponseTopic](&r, flex, 3))
 	for i := range m.Topics {
 		t := &m.Topics[i]
 		t.Name, t.ID = nil, UUID{}
@@ -127,7 +127,7 @@ func (m *ProduceResponse) ReadFrom(src []byte, version int16) error {
 		} else {
 			t.Name = r.StringBytes(flex)
 		}
-		t.Partitions = resize(t.Partitions, r.Count(flex, 22))
+		t.Partitions = resize(t.Partitions, count[ProduceResponsePartition](&r, flex, 22))
 		for j := range t.Partitions {
 			t.Partitions[j].readFrom(&r, version, flex)
 		}
@@ -162,7 +162,7 @@ func (p *ProduceResponsePartition) readFrom(r *wire.Reader, version int16, flex 
 	p.RecordErrors = p.RecordErrors[:0]
 	p.ErrorMessage = nil
 	if version >= 8 {
-		p.RecordErrors = resize(p.RecordErrors, r.Count(flex, 6))
+		p.RecordErrors = resize(p.RecordErrors, count[BatchIndexAndErrorMessage](r, flex, 6))
 		for i := range p.RecordErrors {
 			e := &p.RecordErrors[i]
 			e.BatchIndex = r.Int32()
@@ -223,7 +223,7 @@ func appendNodeEndpointsTag(dst []byte, tag int, endpoints []NodeEndpoint) []byt
 }
 
 func readNodeEndpoints(r *wire.Reader) []NodeEndpoint {
-	endpoints := make([]NodeEndpoint, r.Count(true, 11))
+	endpoints := makeArray[NodeEndpoint](r, true, 11)
 	for i := range endpoints {
 		e := &endpoints[i]
 		e.NodeID = r.Int32()
