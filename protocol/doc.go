@@ -31,6 +31,6 @@
 // Decoders are total. Whatever the bytes, they return a value or an error and never panic; every length
 // and count is held against the bytes that are there before memory is set aside for it, so that what a
 // decoder allocates is bounded by what was received (16 bytes for each byte, and 8 KiB), not by what was
-// claimed; bytes left over are an
-// error, because they mean that the other side wrote something else than was read.
+// claimed; bytes left over are an error, because they mean that the other side wrote something else than
+// was read.
 package protocol

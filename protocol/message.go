@@ -46,7 +46,7 @@ func closeReader(r *wire.Reader, key APIKey, kind string, version int16) error {
 func flexibleToAppend(key APIKey, version int16) bool {
 	if invariants.Enabled {
 		minVersion, maxVersion := key.Versions()
-		invariants.Check(version >= minVersion && version <= maxVersion, "encode %v v%d", key, version)
+		invariants.Check(version >= minVersion && version <= maxVersion, "message encoded in a version it does not have")
 	}
 	return key.Flexible(version)
 }

@@ -62,17 +62,17 @@ func TestProduceEncoderWritesProduceRequests(t *testing.T) {
 	var e ProduceEncoder
 	minVersion, maxVersion := KeyProduce.Versions()
 	for v := minVersion; v <= maxVersion; v++ {
-		for _, size := range [][2]int{{0, 0}, {1, 1}, {1, 3}, {3, 1}, {40, 40}, {2, 0}} {
+		for _, size := range [][2]int{{0, 0}, {1, 1}, {1, 3}, {3, 1}, {20, 20}, {2, 0}} {
 			m := produceRequest(size[0], size[1], v)
 			h := RequestHeader{Key: KeyProduce, Version: v, CorrelationID: 9, ClientID: ptr("client")}
 			f := encode(&e, h, m, 32)
+			held := map[*byte]bool{}
+			for _, b := range f.Buffers {
+				held[&b[0]] = true
+			}
 			for _, topic := range m.Topics {
 				for _, p := range topic.Partitions {
-					found := false
-					for _, b := range f.Buffers {
-						found = found || &b[0] == &p.Records[0]
-					}
-					require.True(t, found, "batch held by reference")
+					require.True(t, held[&p.Records[0]], "batch held by reference")
 				}
 			}
 			got := join(t, f)
@@ -86,11 +86,7 @@ func TestProduceEncoderWritesProduceRequests(t *testing.T) {
 			require.Equal(t, h, gotHeader)
 			var back ProduceRequest
 			require.NoError(t, back.ReadFrom(body, v))
-			for i := range back.Topics {
-				for j := range back.Topics[i].Partitions {
-					require.Equal(t, m.Topics[i].Partitions[j], back.Topics[i].Partitions[j])
-				}
-			}
+			require.Equal(t, want.Buffers[0][len(want.Buffers[0])-len(body):], back.AppendTo(nil, v))
 			e.Reset()
 		}
 	}
