@@ -222,6 +222,9 @@ func (c *conn) negotiate() (*protocol.ApiVersionsResponse, error) {
 			Key: protocol.KeyAPIVersions, Version: version, CorrelationID: corr, ClientID: &cfg.ClientID,
 		}, request)
 		if _, err := c.out.write([]queuedFrame{{frame: frame}}); err != nil {
+			if _, said := c.in.next(nil); refusesPeer(said) {
+				err = said // the broker said why before it closed
+			}
 			return nil, err
 		}
 		payload, err := c.in.next(nil)
