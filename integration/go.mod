@@ -8,6 +8,8 @@ require (
 	github.com/twmb/franz-go/pkg/kmsg v1.15.1
 )
 
+require github.com/golang/snappy v1.0.0 // indirect
+
 require (
 	github.com/stretchr/testify v1.12.1
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

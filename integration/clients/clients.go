@@ -57,6 +57,8 @@ type Client interface {
 // New makes a producer by name: reservoir or franzgo.
 func New(name string, s Settings) (Client, error) {
 	switch name {
+	case "reservoir":
+		return newReservoir(s)
 	case "franzgo":
 		return newFranzGo(s)
 	}

@@ -371,8 +371,8 @@ func (c *Cluster) Close() {
 // Version is the release that runs.
 func (c *Cluster) Version() string { return c.cfg.Version }
 
-// Zstd reports whether the brokers take zstd, which came with 2.1 (KIP-110).
-func (c *Cluster) Zstd() bool { return c.release.zstd() }
+// AtLeast reports whether the release is major.minor or later.
+func (c *Cluster) AtLeast(major, minor int) bool { return c.release.atLeast(major, minor) }
 
 // Nodes is the number of nodes, those that are down included.
 func (c *Cluster) Nodes() int { return len(c.nodes) }

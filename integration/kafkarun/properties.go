@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// DefaultPartitions is how many partitions a topic has that a broker creates by itself.
+const DefaultPartitions = 12
+
 // clusterID is given to every KRaft cluster; any base64 of 16 bytes will do.
 const clusterID = "cmVzZXJ2b2lyLWthZmthMQ"
 
@@ -23,7 +26,7 @@ func (c *Cluster) brokerProperties(i int) map[string]string {
 	n := c.nodes[i]
 	p := map[string]string{
 		"log.dirs":                                 filepath.Join(n.dir, "data"),
-		"num.partitions":                           "12",
+		"num.partitions":                           strconv.Itoa(DefaultPartitions),
 		"default.replication.factor":               rf,
 		"min.insync.replicas":                      minISR,
 		"offsets.topic.replication.factor":         rf,

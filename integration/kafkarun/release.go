@@ -9,7 +9,7 @@ import (
 // release is what must be known of one Kafka release to fetch and run it.
 type release struct {
 	version      string
-	major, minor int
+	major, minor int // 0.10.2.2 has 0 and 10
 }
 
 // parseRelease reads a version as Apache numbers them: 4.4.0, or 0.11.0.3 before 1.0.
@@ -31,8 +31,8 @@ func parseRelease(version string) (release, error) {
 		return release{}, fmt.Errorf("kafka version %q: want numbers such as 4.4.0 or 0.11.0.3", version)
 	}
 	r := release{version: version, major: nums[0], minor: nums[1]}
-	if !r.atLeast(0, 11) {
-		return release{}, fmt.Errorf("kafka version %q: the oldest that can be run is 0.11", version)
+	if !r.atLeast(0, 11) && (r.minor != 10 || nums[2] < 2) {
+		return release{}, fmt.Errorf("kafka version %q: the oldest that can be run is 0.10.2", version)
 	}
 	return r, nil
 }
@@ -44,9 +44,6 @@ func (r release) atLeast(major, minor int) bool {
 
 // kraft reports whether nodes run without ZooKeeper.
 func (r release) kraft() bool { return r.major >= 3 }
-
-// zstd reports whether the broker knows zstd (KIP-110).
-func (r release) zstd() bool { return r.atLeast(2, 1) }
 
 // artifact is one Maven artifact.
 type artifact struct{ group, name, version string }

@@ -10,22 +10,23 @@ import (
 
 func TestParseRelease(t *testing.T) {
 	for _, tt := range []struct {
-		version     string
-		kraft, zstd bool
+		version                    string
+		kraft, atLeast2, atLeast11 bool
 	}{
-		{"4.4.0", true, true},
-		{"3.9.1", true, true},
-		{"2.8.2", false, true},
-		{"2.1.1", false, true},
-		{"1.1.1", false, false},
-		{"0.11.0.3", false, false},
+		{"4.4.0", true, true, true},
+		{"3.9.1", true, true, true},
+		{"2.1.1", false, true, true},
+		{"1.1.1", false, false, true},
+		{"0.11.0.3", false, false, true},
+		{"0.10.2.2", false, false, false},
 	} {
 		r, err := parseRelease(tt.version)
 		require.NoError(t, err, tt.version)
 		assert.Equal(t, tt.kraft, r.kraft(), tt.version)
-		assert.Equal(t, tt.zstd, r.zstd(), tt.version)
+		assert.Equal(t, tt.atLeast2, r.atLeast(2, 1), tt.version)
+		assert.Equal(t, tt.atLeast11, r.atLeast(0, 11), tt.version)
 	}
-	for _, bad := range []string{"", "4", "4.4", "4.4.x", "4.4.0.1", "0.11.0", "-1.0.0", "0.8.2.2"} {
+	for _, bad := range []string{"", "4", "4.4", "4.4.x", "4.4.0.1", "0.11.0", "-1.0.0", "0.10.1.1", "0.8.2.2"} {
 		_, err := parseRelease(bad)
 		assert.Error(t, err, bad)
 	}

@@ -11,9 +11,6 @@ import (
 	"github.com/kafka-reservoir/producer/integration/readback"
 )
 
-// partitions is how many partitions each topic has.
-const partitions = 4
-
 // manySmall is how many small records follow those that are special in some way.
 const manySmall = 200
 
@@ -90,7 +87,7 @@ func (g *generator) add(value []byte, headers []readback.Header, timestamp time.
 		r.Key = g.key(i)
 	case "explicit":
 		r.Key = g.key(i)
-		r.Partition = int32(g.rnd.IntN(partitions))
+		r.Partition = int32(g.rnd.IntN(g.cell.Partitions))
 	}
 	g.all = append(g.all, r)
 }

@@ -12,12 +12,12 @@ func TestCellsAreAllCombinations(t *testing.T) {
 	for _, c := range Cells() {
 		seen[c.String()] = true
 	}
-	assert.Len(t, seen, 5*3*3)
+	assert.Len(t, seen, 5*3*3+1)
 }
 
 // What the matrix promises to send is really in it.
 func TestRecordsCoverTheSpecialCases(t *testing.T) {
-	rs := records(Cell{Codec: "none", Routing: "keyed", Acks: "all"}, 1, time.Now())
+	rs := records(Cell{Codec: "none", Routing: "keyed", Acks: "all", Partitions: 4}, 1, time.Now())
 	has := func(what string, f func(i int) bool) {
 		for i := range rs {
 			if f(i) {

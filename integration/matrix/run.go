@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,6 +15,9 @@ import (
 
 // cellTimeout bounds one cell. One takes a second or two.
 const cellTimeout = 2 * time.Minute
+
+// refusedWithin is how long a producer may take to find that a broker cannot take what it is to send.
+const refusedWithin = 10 * time.Second
 
 // shortStep is the distance of the cells of a short run; with seven they meet every codec, routing and acks.
 const shortStep = 7
@@ -41,9 +45,12 @@ type Result struct {
 }
 
 // OK reports whether everything was as it must be.
-func (r Result) OK() bool { return r.Cells > 0 && r.FranzGo+r.Java+r.Acks == 0 }
+func (r Result) OK() bool { return r.Cells+r.Refused > 0 && r.FranzGo+r.Java+r.Acks == 0 }
 
-// Run runs the cells on the cluster. An error means that the check itself could not be done.
+// maxErrors is how many cells may fail to be checked before a run is given up.
+const maxErrors = 3
+
+// Run runs the cells on the cluster. An error means that a check could not be done, or not all of them.
 func Run(ctx context.Context, c *kafkarun.Cluster, o Options) (Result, error) {
 	if o.Producer == "" {
 		o.Producer = "reservoir"
@@ -53,42 +60,62 @@ func Run(ctx context.Context, c *kafkarun.Cluster, o Options) (Result, error) {
 	}
 	res := Result{Version: c.Version()}
 	begin := time.Now()
-	jr, err := java.Start(c)
-	if err != nil {
-		return res, err
-	}
-	defer jr.Close()
-	readers := []readback.Reader{readback.FranzGo{Bootstrap: c.Bootstrap()}, jr}
-	cells := Cells()
-	for i, cell := range cells {
-
+	r := runner{cluster: c, o: o, res: &res}
+	defer r.closeReaders()
+	var errs []error
+	for i, cell := range Cells() {
 		if !strings.Contains(cell.String(), o.Only) || o.Short && i%shortStep != 0 {
 			continue
 		}
-		r := runner{cluster: c, cell: cell, o: o, readers: readers, res: &res}
+		r.cell = cell
 		if err := r.run(ctx); err != nil {
-			return res, fmt.Errorf("kafka %s: %v: %w", c.Version(), cell, err)
+			o.Logf("kafka %s: %v: %v", c.Version(), cell, err)
+			errs = append(errs, fmt.Errorf("kafka %s: %v: %w", c.Version(), cell, err))
+			r.closeReaders() // one that failed is of no more use
+			if ctx.Err() != nil || len(errs) == maxErrors {
+				break
+			}
 		}
 	}
 	res.Elapsed = time.Since(begin)
-	return res, nil
+	return res, errors.Join(errs...)
 }
 
-// runner runs one cell.
+// runner runs one cell after the other.
 type runner struct {
 	cluster *kafkarun.Cluster
-	cell    Cell
 	o       Options
-	readers []readback.Reader // franz-go, Java
 	res     *Result
+	cell    Cell
+	java    *java.Reader // started when first needed
+}
+
+// javaReader is the Java consumer, which is started when first needed: it takes seconds.
+func (r *runner) javaReader() (*java.Reader, error) {
+	if r.java == nil {
+		jr, err := java.Start(r.cluster)
+		if err != nil {
+			return nil, err
+		}
+		r.java = jr
+	}
+	return r.java, nil
+}
+
+func (r *runner) closeReaders() {
+	if r.java != nil {
+		r.java.Close()
+		r.java = nil
+	}
 }
 
 func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cellTimeout)
 	defer cancel()
-	topic := r.cell.topic()
-	if err := r.cluster.CreateTopic(ctx, topic, partitions); err != nil {
-		return err
+	if !r.cell.AutoCreated {
+		if err := r.cluster.CreateTopic(ctx, r.cell.topic(), r.cell.Partitions); err != nil {
+			return err
+		}
 	}
 	settings := clients.Settings{
 		Bootstrap: r.cluster.Bootstrap(),
@@ -97,9 +124,18 @@ func (r *runner) run(ctx context.Context) error {
 		Manual:    r.cell.Routing == "explicit",
 		BatchSize: r.cell.BatchSize,
 	}
-	if r.cell.Codec == "zstd" && !r.cluster.Zstd() {
-		return r.refused(ctx, settings)
+	switch {
+	case !r.cluster.AtLeast(0, 11):
+		return r.refused(ctx, settings, "0.11")
+	case r.cell.Codec == "zstd" && !r.cluster.AtLeast(2, 1):
+		return r.refused(ctx, settings, "zstd")
 	}
+	return r.compare(ctx, settings)
+}
+
+// compare sends the cell's records, reads them back with both consumers and compares.
+func (r *runner) compare(ctx context.Context, settings clients.Settings) error {
+	topic := r.cell.topic()
 	begin := time.Now()
 	rs := records(r.cell, r.o.Seed, begin)
 	var acks readback.Differences
@@ -112,17 +148,21 @@ func (r *runner) run(ctx context.Context) error {
 	if err := r.arrived(ctx, topic, want); err != nil {
 		return err
 	}
-	var found [2]readback.Differences
-	for i, reader := range r.readers {
-		var batches batchCheck
-		if found[i], err = readback.Compare(ctx, reader, topic, want, batches.see); err != nil {
-			return err
-		}
-		if reader.Name() == "franz-go" {
-			batches.judge(r.cell, &found[i])
-		}
+	var batches batchCheck
+	franzGo, err := readback.Compare(ctx, readback.FranzGo{Bootstrap: r.cluster.Bootstrap()}, topic, want, batches.see)
+	if err != nil {
+		return err
 	}
-	r.report(rs, acks, found[0], found[1], took)
+	batches.judge(r.cell, &franzGo)
+	jr, err := r.javaReader()
+	if err != nil {
+		return err
+	}
+	java, err := readback.Compare(ctx, jr, topic, want, nil)
+	if err != nil {
+		return err
+	}
+	r.report(rs, acks, franzGo, java, took)
 	return nil
 }
 
@@ -176,10 +216,11 @@ func (r *runner) arrived(ctx context.Context, topic string, want readback.Expect
 	}
 }
 
-// refused checks that zstd is refused for a broker that does not know it, in words and with nothing written.
-func (r *runner) refused(ctx context.Context, s clients.Settings) error {
+// refused checks that the broker is refused in words, one of which is word, and with nothing written: a
+// broker before 0.11, whose batches have another format, or zstd with one before 2.1.
+func (r *runner) refused(ctx context.Context, s clients.Settings, word string) error {
 	if r.o.Producer != "reservoir" {
-		return nil // franz-go falls back to no compression
+		return nil // franz-go writes old formats, and falls back to no compression
 	}
 	cl, err := clients.New(r.o.Producer, s)
 	if err != nil {
@@ -192,8 +233,13 @@ func (r *runner) refused(ctx context.Context, s clients.Settings) error {
 	}
 	var d readback.Differences
 	a := cl.SendSync(ctx, &rec)
-	if a.Err == nil || !strings.Contains(strings.ToLower(a.Err.Error()), "zstd") {
-		d.Add("zstd with a broker that does not know it: want an error that names zstd, got %v", a.Err)
+	took := time.Since(begin)
+	// Without acknowledgements there is nobody to refuse but the producer itself, which knows the broker's versions.
+	if a.Err == nil || !strings.Contains(strings.ToLower(a.Err.Error()), word) {
+		d.Add("want an error that names %s, got %v", word, a.Err)
+	}
+	if took > refusedWithin {
+		d.Add("refused after %v, want at most %v", took, refusedWithin)
 	}
 	if err := cl.Close(ctx); err != nil {
 		d.Add("close: %v", err)
@@ -204,12 +250,12 @@ func (r *runner) refused(ctx context.Context, s clients.Settings) error {
 	}
 	for p, end := range ends {
 		if end != 0 {
-			d.Add("zstd with a broker that does not know it: partition %d has %d records", p, end)
+			d.Add("partition %d has %d records, want none", p, end)
 		}
 	}
 	r.res.Refused++
 	r.res.Acks += d.Count
-	r.o.Logf("kafka %s: %-28v refused after %d ms: %v", r.cluster.Version(), r.cell, time.Since(begin).Milliseconds(), a.Err)
+	r.o.Logf("kafka %s: %-28v refused after %d ms: %v", r.cluster.Version(), r.cell, took.Milliseconds(), a.Err)
 	r.show(d)
 	return nil
 }

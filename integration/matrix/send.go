@@ -58,7 +58,10 @@ func send(ctx context.Context, producer string, s clients.Settings, rs []clients
 		}
 	}
 	last := len(rs) - 1
-	out.acked(last, cl.SendSync(ctx, &rs[last]))
+	a := cl.SendSync(ctx, &rs[last])
+	out.mu.Lock()
+	out.acks[last], out.count[last] = a, 1 // not in order: a wait may end before earlier callbacks have run
+	out.mu.Unlock()
 	if err := cl.Close(ctx); err != nil {
 		d.Add("close: %v", err)
 	}
@@ -138,5 +141,5 @@ func wantPartition(c Cell, r clients.Record) (int32, bool) {
 	if r.Key == nil {
 		return 0, false
 	}
-	return int32(murmur2.Partition(&kgo.Record{Key: r.Key}, partitions)), true
+	return int32(murmur2.Partition(&kgo.Record{Key: r.Key}, c.Partitions)), true
 }
