@@ -142,7 +142,7 @@ const (
 
 // attempt carries what one Append needs across its attempts.
 type attempt struct {
-	r       *Record
+	r       Record
 	cb      Callback
 	future  bool
 	mayWait bool
@@ -159,7 +159,7 @@ type attempt struct {
 //
 // It returns the partition that the record went to, also when it failed after one was chosen.
 func (a *RecordAccumulator) Append(ctx context.Context, t *Topic, md *metadata.Topic, r *Record, cb Callback, future bool, maxWait time.Duration) (Handle, int32, error) {
-	at := attempt{r: r, cb: cb, future: future, mayWait: maxWait > 0}
+	at := attempt{r: *r, cb: cb, future: future, mayWait: maxWait > 0}
 	partition := r.Partition
 	for {
 		var choice *partitioner.Choice
@@ -271,7 +271,7 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 	if a.closed.Load() {
 		return refused
 	}
-	r := at.r
+	r := &at.r
 	b := d.tail()
 	if b != nil && !b.is(stateOpen) {
 		b = nil

@@ -348,7 +348,7 @@ func (b *ProducerBatch) Run() {
 // unref lets the struct be used again once the sender and the dispatcher are through with it.
 func (b *ProducerBatch) unref() {
 	n := b.refs.Add(-1)
-	invariants.Check(n >= 0, "unref of %v below zero", b.d.tp)
+	invariants.Check(n >= 0, "a batch was let go of too often") // b is not ours any more
 	if n == 0 {
 		b.a.recycle(b)
 	}

@@ -107,7 +107,6 @@ func (d *Dispatcher) run() {
 	for {
 		d.mu.Lock()
 		work := d.queue
-		d.queue = d.spare[:0]
 		if len(work) == 0 {
 			d.asleep = true
 			if d.closed {
@@ -118,6 +117,7 @@ func (d *Dispatcher) run() {
 			<-d.wake
 			continue
 		}
+		d.queue = d.spare[:0] // from here on spare is not spare: work takes its place below
 		d.mu.Unlock()
 		for i, t := range work {
 			size := 0
