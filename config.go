@@ -130,6 +130,7 @@ type Config struct {
 	// Empty means producer-<TransactionalID>, or producer-1, producer-2, … in the order of creation.
 	ClientID string
 	// ClientRack is where this producer runs, in the brokers' terms (client.rack). Empty means unknown.
+	// Only PartitionerRackAware makes use of it.
 	ClientRack string
 
 	// Acks is what must have happened to a record before it counts as written (acks).
@@ -239,7 +240,7 @@ type Config struct {
 	// (metadata.recovery.rebootstrap.trigger.ms). Zero means 5m.
 	MetadataRecoveryRebootstrapTrigger time.Duration
 	// DisableClusterCheck connects to a broker although it says that it belongs to another cluster than the one
-	// first met (metadata.cluster.check.enable=false).
+	// first met (metadata.cluster.check.enable=false). This release never checks, so that it changes nothing yet.
 	DisableClusterCheck bool
 
 	// TransactionalID makes the producer transactional (transactional.id). Empty means that it is not.

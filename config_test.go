@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -583,6 +585,57 @@ func TestConfigRefusesWhatIsNotThereYet(t *testing.T) {
 	c = valid()
 	c.AllowPlaintextCredentials = true
 	assert.Contains(t, complaintsOf(t, c.Validate()), "AllowPlaintextCredentials")
+}
+
+// S-16: every setting gets somewhere: the engine reads its field, unless resolve has used it up or refuses it.
+func TestEverySettingIsUsed(t *testing.T) {
+	source, err := os.ReadFile("engine.go")
+	require.NoError(t, err)
+	elsewhere := map[string]string{
+		"BootstrapServers":          "settings.bootstrap",
+		"DeferBootstrapResolve":     "checkBootstrap",
+		"DisableIdempotence":        "settings.idempotent",
+		"ClientRack":                "refused with PartitionerRackAware, unused without",
+		"PartitionerRackAware":      "refused",
+		"DisableClusterCheck":       "there is no check yet",
+		"TransactionalID":           "refused",
+		"TransactionTimeout":        "refused",
+		"TLS":                       "refused",
+		"SASL":                      "refused",
+		"AllowPlaintextCredentials": "refused",
+	}
+	typ := reflect.TypeFor[Config]()
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		if !f.IsExported() {
+			continue
+		}
+		used := regexp.MustCompile(`\.` + f.Name + `\b`).Match(source)
+		_, excepted := elsewhere[f.Name]
+		assert.NotEqual(t, used, excepted, f.Name)
+	}
+}
+
+// S-16: what the network layer is told.
+func TestConfigReachesTheNetwork(t *testing.T) {
+	c := valid()
+	c.ClientID = "me"
+	c.RequestTimeout = 7 * time.Second
+	c.MaxInFlight = 3
+	c.ReconnectBackoff, c.ReconnectBackoffMax = 8*time.Millisecond, 9*time.Millisecond
+	c.ConnectionSetupTimeout, c.ConnectionSetupTimeoutMax = 10*time.Second, 11*time.Second
+	c.ConnectionsMaxIdle = 12 * time.Second
+	s, err := c.resolve()
+	require.NoError(t, err)
+	got := (&engine{cfg: s}).clientConfig()
+	assert.Equal(t, "me", got.ClientID)
+	assert.Equal(t, 7*time.Second, got.RequestTimeout)
+	assert.Equal(t, 3, got.MaxInFlight)
+	assert.Equal(t, 8*time.Millisecond, got.ReconnectBackoff)
+	assert.Equal(t, 9*time.Millisecond, got.ReconnectBackoffMax)
+	assert.Equal(t, 10*time.Second, got.ConnectionSetupTimeout)
+	assert.Equal(t, 11*time.Second, got.ConnectionSetupTimeoutMax)
+	assert.Equal(t, 12*time.Second, got.ConnectionsMaxIdle)
 }
 
 func TestConfigIsCopied(t *testing.T) {

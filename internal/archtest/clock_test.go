@@ -9,6 +9,7 @@ import (
 
 // clockReaders are the files that may ask what time it is, with the reason. Below them, now comes in as an argument.
 var clockReaders = map[string]string{
+	"engine.go":            "where time comes in: a record's, the sender's first, how long a caller waited",
 	"metadata/await.go":    "an application waits here",
 	"bufferpool/waiter.go": "an application waits here",
 	"netclient/tcp.go":     "Selector.Poll, where time passes",
@@ -23,6 +24,7 @@ var timerOwners = map[string]string{
 	"netclient/tcp.go":     "Selector.Poll, and the bound of a connection's set-up",
 	"netclient/dial.go":    "begins with a host's next address while the first is slow",
 	"netclient/conn.go":    "bounds how long a closed connection lingers for what was written to it",
+	"engine.go":            "bounds what Close waits for a callback after its ctx ended",
 	"settings.go":          "bounds the look-up of bootstrap names in New",
 }
 

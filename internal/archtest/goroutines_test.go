@@ -14,6 +14,8 @@ var goStatements = map[string]string{
 	"netclient/tcp.go:Connect":           "a dialer, which becomes the reader: ends when its connection is closed",
 	"netclient/conn.go:run":              "a writer: ends when its connection is closed",
 	"netclient/dial.go:dialFirst":        "an attempt at one of a host's addresses: ends when it is connected or another one was quicker",
+	"engine.go:newEngine":                "the sender: ends when Close has drained everything, or its ctx has ended",
+	"engine.go:close":                    "tells when sender and dispatcher have ended: ends with them",
 	"sender/dispatcher.go:NewDispatcher": "the dispatcher: ends when the sender has ended and its queue is empty",
 }
 
