@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 
 	"github.com/kafka-reservoir/producer/internal/compress"
@@ -19,6 +20,7 @@ type batchCheck struct {
 	code         protocol.ErrorCode // None for a proper batch
 	closes       bool               // a broker of this generation closes the connection
 	recordErrors []protocol.BatchIndexAndErrorMessage
+	odd          error // the first breach that Kafka would let pass
 }
 
 // badBatch is what is wrong with a batch.
@@ -28,6 +30,13 @@ type badBatch struct {
 }
 
 func (e *badBatch) Error() string { return e.text }
+
+// let notes a breach that does not have the batch refused.
+func (c *batchCheck) let(format string, args ...any) {
+	if c.odd == nil {
+		c.odd = bad(protocol.None, format, args...)
+	}
+}
 
 func bad(code protocol.ErrorCode, format string, args ...any) error {
 	return &badBatch{code: code, text: fmt.Sprintf(format, args...)}
@@ -49,12 +58,16 @@ type decoding struct {
 
 var decodings = sync.Pool{New: func() any { return new(decoding) }}
 
-// checkBatch is the strict look at what a Produce request has for one partition: all of it, record by record.
+// checkBatch is the strict look at what a Produce request has for one partition: all of it, record by record. The error is what
+// is wrong with it; whether the batch is refused is for the code to say, since Kafka lets some things pass that no client should send.
 func checkBatch(raw []byte, r batchRules) (batchCheck, error) {
 	var c batchCheck
 	err := c.checkHeader(raw, r)
 	if err == nil {
 		err = c.checkRecords(raw, r)
+	}
+	if err == nil {
+		return c, c.odd
 	}
 	if e := (*badBatch)(nil); errors.As(err, &e) {
 		c.code = e.code
@@ -96,9 +109,10 @@ func (c *batchCheck) checkHeader(raw []byte, r batchRules) error {
 		return bad(protocol.UnsupportedCompressionType, "zstd in Produce v%d", r.version)
 	}
 	const known = 7 | protocol.AttributeTimestampType | protocol.AttributeTransactional | protocol.AttributeControl
+	if h.Attributes&^known != 0 {
+		c.let("unknown attributes %#x", h.Attributes)
+	}
 	switch {
-	case h.Attributes&^known != 0:
-		return bad(protocol.InvalidRecord, "unknown attributes %#x", h.Attributes)
 	case h.IsControl():
 		return bad(protocol.InvalidRecord, "a control batch from a client")
 	case h.Attributes&protocol.AttributeTimestampType != 0:
@@ -115,10 +129,10 @@ func (c *batchCheck) checkHeader(raw []byte, r batchRules) error {
 		return bad(protocol.InvalidRecord, "producer id %d", h.ProducerID)
 	case h.ProducerID >= 0 && (h.ProducerEpoch < 0 || h.BaseSequence < 0):
 		return bad(protocol.InvalidRecord, "producer id %d with epoch %d and base sequence %d", h.ProducerID, h.ProducerEpoch, h.BaseSequence)
-	case h.ProducerID == -1 && (h.ProducerEpoch != -1 || h.BaseSequence != -1):
-		return bad(protocol.InvalidRecord, "no producer id, but epoch %d and base sequence %d", h.ProducerEpoch, h.BaseSequence)
 	case h.ProducerID == -1 && h.IsTransactional():
 		return bad(protocol.InvalidRecord, "a transactional batch without a producer id")
+	case h.ProducerID == -1 && (h.ProducerEpoch != -1 || h.BaseSequence != -1): // DRC-06
+		c.let("no producer id, but epoch %d and base sequence %d", h.ProducerEpoch, h.BaseSequence)
 	}
 	return nil
 }
@@ -135,7 +149,7 @@ func (c *batchCheck) checkRecords(raw []byte, r batchRules) error {
 		}
 		d.buf, records = buf, buf
 	}
-	maxSeen := int64(-1)
+	maxSeen := int64(math.MinInt64)
 	rr := protocol.NewRecordReader(records, h.Count)
 	for i := int32(0); ; i++ {
 		v, err := rr.Next()
@@ -146,13 +160,14 @@ func (c *batchCheck) checkRecords(raw []byte, r batchRules) error {
 			return bad(protocol.InvalidRecord, "record %d of %d: %v", i, h.Count, err)
 		}
 		timestamp := h.BaseTimestamp + v.TimestampDelta
-		switch {
-		case v.OffsetDelta != i:
+		if v.OffsetDelta != i {
 			return bad(protocol.InvalidRecord, "record %d has offset delta %d", i, v.OffsetDelta)
+		}
+		switch {
 		case v.Attributes != 0:
-			return bad(protocol.InvalidRecord, "record %d has attributes %#x", i, v.Attributes)
+			c.let("record %d has attributes %#x", i, v.Attributes)
 		case timestamp < 0:
-			return bad(protocol.InvalidTimestamp, "record %d has timestamp %d", i, timestamp)
+			c.let("record %d has timestamp %d", i, timestamp)
 		case r.maxTimestamp >= 0 && timestamp > r.maxTimestamp:
 			text := fmt.Sprintf("Timestamp %d of message with offset %d is out of range.", timestamp, i)
 			c.recordErrors = append(c.recordErrors, protocol.BatchIndexAndErrorMessage{BatchIndex: i, BatchIndexErrorMessage: &text})
@@ -160,7 +175,7 @@ func (c *batchCheck) checkRecords(raw []byte, r batchRules) error {
 		maxSeen = max(maxSeen, timestamp)
 	}
 	if maxSeen != h.MaxTimestamp {
-		return bad(protocol.InvalidRecord, "max timestamp %d in the header, %d in the records", h.MaxTimestamp, maxSeen)
+		c.let("max timestamp %d in the header, %d in the records", h.MaxTimestamp, maxSeen)
 	}
 	if len(c.recordErrors) > 0 {
 		c.code = protocol.InvalidTimestamp // refused, but an honest mistake: no breach of the protocol

@@ -146,7 +146,7 @@ func (c *Cluster) appendLocked(k *conn, p *partition, b *Batch, raw []byte) (Res
 // noteSeenLocked holds the client to delivery's second rule: what may be in a log under a sequence stays what it is. A batch that was
 // refused in a way that leaves no doubt may come again with other bytes (split, for instance).
 func (c *Cluster) noteSeenLocked(k *conn, j *job, p *partition, b *Batch, res Result) {
-	if b.ProducerID < 0 || b.Err != nil {
+	if b.ProducerID < 0 || b.check.code != protocol.None {
 		return
 	}
 	key := seenKey{protocol.ProducerID{ID: b.ProducerID, Epoch: b.ProducerEpoch}, b.BaseSequence}
