@@ -25,19 +25,21 @@ import (
 // engine is everything below the types of keys and values: it wires the packages together, starts
 // and stops their goroutines, and takes serialized records in.
 type engine struct {
-	cfg     settings
-	set     *metrics.Set
-	pool    *bufferpool.BufferPool
-	acc     *accumulator.RecordAccumulator
-	md      *metadata.Metadata
-	client  *netclient.NetworkClient
-	sender  *sender.Sender
-	disp    *sender.Dispatcher
-	part    partitioner.Partitioner
-	last    atomic.Pointer[accumulator.View] // the topic sent to last: saves two look-ups for most programs
-	closing atomic.Bool
-	closed  chan struct{} // closed when nothing runs any more
-	stop    sync.Once
+	cfg    settings
+	set    *metrics.Set
+	pool   *bufferpool.BufferPool
+	acc    *accumulator.RecordAccumulator
+	md     *metadata.Metadata
+	client *netclient.NetworkClient
+	sender *sender.Sender
+	disp   *sender.Dispatcher
+	part   partitioner.Partitioner
+	// maxRecord is the smaller of MaxRequestSize and BufferMemory.
+	maxRecord int
+	last      atomic.Pointer[accumulator.View] // the topic sent to last: saves two look-ups for most programs
+	closing   atomic.Bool
+	closed    chan struct{} // closed when nothing runs any more
+	stop      sync.Once
 }
 
 // newEngine checks the settings and, unless something is wrong with them or with more, starts.
@@ -54,6 +56,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 	}
 
 	e := &engine{cfg: set, closed: make(chan struct{}), part: set.Partitioner}
+	e.maxRecord = int(min(int64(set.MaxRequestSize), set.BufferMemory))
 	if e.part == nil {
 		e.part = partitioner.Default{IgnoreKeys: set.PartitionerIgnoreKeys}
 	}
@@ -180,19 +183,6 @@ func (e *engine) clientConfig() netclient.Config {
 	}
 }
 
-// input is one record on its way in, serialized.
-type input struct {
-	topic      string
-	view       *accumulator.View
-	partition  int32 // -1: the partitioner's to choose
-	key, value []byte
-	headers    []Header
-	timestamp  int64 // ms; -1: now
-	maxWait    time.Duration
-	cb         Callback
-	future     bool
-}
-
 // topic finds a topic's view, waiting for its metadata if need be. It returns what is left of MaxBlock.
 func (e *engine) topic(ctx context.Context, name string, partition Partition) (*accumulator.View, time.Duration, error) {
 	snapshot := e.md.Snapshot()
@@ -245,32 +235,31 @@ func (e *engine) lookUp(ctx context.Context, name string, partition Partition) (
 }
 
 // append chooses the partition, checks the size, and puts the record into the accumulator.
-func (e *engine) append(ctx context.Context, in *input) Future {
+func (e *engine) append(ctx context.Context, v *accumulator.View, r *accumulator.Record, cb Callback, future bool, maxWait time.Duration) Future {
+	topic := v.Topic.Name
 	if err := e.sender.Err(); err != nil {
-		return e.refuse(in.topic, in.partition, in.cb, err, in.future)
+		return e.refuse(topic, r.Partition, cb, err, future)
 	}
-	md := in.view.Metadata
-	if in.partition < 0 {
-		in.partition = e.part.Partition(in.topic, in.key, in.value, md)
-		if in.partition != partitioner.Any && (in.partition < 0 || int(in.partition) >= md.Count()) {
-			return e.refuse(in.topic, -1, in.cb, fmt.Errorf("record for topic %s: the partitioner chose partition %d of %d", in.topic, in.partition, md.Count()), in.future)
+	if r.Partition < 0 {
+		r.Partition = e.part.Partition(topic, r.Key, r.Value, v.Metadata)
+		if n := v.Metadata.Count(); r.Partition != partitioner.Any && (r.Partition < 0 || int(r.Partition) >= n) {
+			return e.refuse(topic, -1, cb, fmt.Errorf("record for topic %s: the partitioner chose partition %d of %d", topic, r.Partition, n), future)
 		}
 	}
-	if size := protocol.MaxRecordSize(in.key, in.value, in.headers); size > e.cfg.MaxRequestSize || int64(size) > e.cfg.BufferMemory {
-		err := &RecordTooLargeError{Topic: in.topic, Size: size, Limit: e.cfg.MaxRequestSize, Setting: "MaxRequestSize"}
+	if size := protocol.MaxRecordSize(r.Key, r.Value, r.Headers); size > e.maxRecord {
+		err := &RecordTooLargeError{Topic: topic, Size: size, Limit: e.cfg.MaxRequestSize, Setting: "MaxRequestSize"}
 		if int64(err.Limit) > e.cfg.BufferMemory {
 			err.Limit, err.Setting = int(e.cfg.BufferMemory), "BufferMemory"
 		}
-		return e.refuse(in.topic, in.partition, in.cb, err, in.future)
+		return e.refuse(topic, r.Partition, cb, err, future)
 	}
-	r := accumulator.Record{Partition: in.partition, Timestamp: in.timestamp, Key: in.key, Value: in.value, Headers: in.headers}
-	var cb accumulator.Callback
-	if in.cb != nil {
-		cb = callback(in.cb)
+	var c accumulator.Callback
+	if cb != nil {
+		c = callback(cb)
 	}
-	h, partition, err := e.acc.Append(ctx, in.view.Topic, md, &r, cb, in.future, in.maxWait)
+	h, partition, err := e.acc.Append(ctx, v.Topic, v.Metadata, r, c, future, maxWait)
 	if err != nil {
-		return e.refuse(in.topic, partition, in.cb, err, in.future)
+		return e.refuse(topic, partition, cb, err, future)
 	}
 	return Future{h}
 }

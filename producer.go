@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/kafka-reservoir/producer/accumulator"
 )
 
 // KafkaProducer sends records to Kafka (Java's class of the same name). Its methods may be called from any
@@ -54,7 +56,7 @@ func (p *KafkaProducer[K, V]) Send(ctx context.Context, r Record[K, V]) Future {
 	if len(p.interceptors) > 0 {
 		return p.sendIntercepted(ctx, r, nil, true)
 	}
-	return p.send(ctx, r, nil, true)
+	return p.send(ctx, &r, nil, true)
 }
 
 // SendFunc is Send with a callback in place of the Future; cb may be nil. cb runs exactly once for every call, also for a
@@ -64,7 +66,7 @@ func (p *KafkaProducer[K, V]) SendFunc(ctx context.Context, r Record[K, V], cb C
 		p.sendIntercepted(ctx, r, cb, false)
 		return
 	}
-	p.send(ctx, r, cb, false)
+	p.send(ctx, &r, cb, false)
 }
 
 // sendIntercepted runs the interceptors and sends what they leave. The copy keeps r from escaping in the
@@ -72,7 +74,7 @@ func (p *KafkaProducer[K, V]) SendFunc(ctx context.Context, r Record[K, V], cb C
 func (p *KafkaProducer[K, V]) sendIntercepted(ctx context.Context, r Record[K, V], cb Callback, future bool) Future {
 	changed := r
 	own := p.interceptors.onSend(ctx, &changed)
-	return p.send(ctx, changed, p.interceptors.callback(own, cb), future)
+	return p.send(ctx, &changed, p.interceptors.callback(own, cb), future)
 }
 
 // scratch is what serializers append to. It is pooled: a stack array would escape through the interface.
@@ -94,37 +96,35 @@ func (s *scratch) put() {
 	scratches.Put(s)
 }
 
-// send is the one path of a record: metadata, serializers, partition, sizes, append (S-23).
-func (p *KafkaProducer[K, V]) send(ctx context.Context, r Record[K, V], cb Callback, future bool) Future {
-	partition := r.Partition.plusOne - 1
+// send is the one path of a record: metadata, serializers, partition, sizes, append (S-23). r goes by pointer
+// because copies of it were a fifth of the time; it does not escape.
+func (p *KafkaProducer[K, V]) send(ctx context.Context, r *Record[K, V], cb Callback, future bool) Future {
+	rec := accumulator.Record{Partition: r.Partition.plusOne - 1, Timestamp: -1, Headers: r.Headers}
 	view, maxWait, err := p.topic(ctx, r.Topic, r.Partition)
 	if err != nil {
-		return p.refuse(r.Topic, partition, cb, err, future)
+		return p.refuse(r.Topic, rec.Partition, cb, err, future)
 	}
-	in := input{topic: r.Topic, view: view, partition: partition, headers: r.Headers, timestamp: -1, maxWait: maxWait, cb: cb, future: future}
 	if !r.Timestamp.IsZero() {
-		if in.timestamp = r.Timestamp.UnixMilli(); in.timestamp < 0 {
-			return p.refuse(r.Topic, partition, cb, fmt.Errorf("record for topic %s: timestamp %v is before 1970, which Kafka cannot store", r.Topic, r.Timestamp.Format(time.RFC3339)), future)
+		if rec.Timestamp = r.Timestamp.UnixMilli(); rec.Timestamp < 0 {
+			return p.refuse(r.Topic, rec.Partition, cb, fmt.Errorf("record for topic %s: timestamp %v is before 1970, which Kafka cannot store", r.Topic, r.Timestamp.Format(time.RFC3339)), future)
 		}
 	}
 	if p.directKey != nil && p.directValue != nil {
-		in.key, in.value = p.directKey.bytesOf(r.Key), p.directValue.bytesOf(r.Value)
-		return p.append(ctx, &in)
+		rec.Key, rec.Value = p.directKey.bytesOf(r.Key), p.directValue.bytesOf(r.Value)
+		return p.append(ctx, view, &rec, cb, future, maxWait)
 	}
 	s := scratches.Get().(*scratch)
 	s.headers = r.Headers
-	key, err := p.key.Serialize(s.key[:0], r.Topic, &s.headers, r.Key)
-	if err != nil {
+	if rec.Key, err = p.key.Serialize(s.key[:0], r.Topic, &s.headers, r.Key); err != nil {
 		s.put()
-		return p.refuse(r.Topic, partition, cb, &SerializationError{Topic: r.Topic, Part: "key", Err: err}, future)
+		return p.refuse(r.Topic, rec.Partition, cb, &SerializationError{Topic: r.Topic, Part: "key", Err: err}, future)
 	}
-	value, err := p.value.Serialize(s.value[:0], r.Topic, &s.headers, r.Value)
-	if err != nil {
+	if rec.Value, err = p.value.Serialize(s.value[:0], r.Topic, &s.headers, r.Value); err != nil {
 		s.put()
-		return p.refuse(r.Topic, partition, cb, &SerializationError{Topic: r.Topic, Part: "value", Err: err}, future)
+		return p.refuse(r.Topic, rec.Partition, cb, &SerializationError{Topic: r.Topic, Part: "value", Err: err}, future)
 	}
-	in.key, in.value, in.headers = key, value, s.headers
-	f := p.append(ctx, &in)
+	rec.Headers = s.headers
+	f := p.append(ctx, view, &rec, cb, future, maxWait)
 	s.put()
 	return f
 }

@@ -142,7 +142,6 @@ const (
 
 // attempt carries what one Append needs across its attempts.
 type attempt struct {
-	r       Record
 	cb      Callback
 	future  bool
 	mayWait bool
@@ -159,21 +158,62 @@ type attempt struct {
 //
 // It returns the partition that the record went to, also when it failed after one was chosen.
 func (a *RecordAccumulator) Append(ctx context.Context, t *Topic, md *metadata.Topic, r *Record, cb Callback, future bool, maxWait time.Duration) (Handle, int32, error) {
-	at := attempt{r: *r, cb: cb, future: future, mayWait: maxWait > 0}
-	partition := r.Partition
+	d, choice := a.choose(t, md, r)
+	if h, ok := a.appendOpen(d, t, md, choice, r, cb, future); ok {
+		d.mu.Unlock()
+		return h, d.tp.Partition, nil
+	}
+	return a.appendSlow(ctx, d, t, md, choice, r, cb, future, maxWait)
+}
+
+// appendOpen is the path of nearly all records: into the open batch, and into the slab it is at. It
+// leaves everything else to appendSlow. d.mu is held. (One function for both, with what a wait needs in a struct, cost 40 ns of
+// 220 at 100 B, mostly for clearing and copying the struct; BenchmarkAppend.)
+func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, choice *partitioner.Choice, r *Record, cb Callback, future bool) (Handle, bool) {
+	b := d.tail()
+	if b == nil || !b.is(stateOpen) || a.closed.Load() {
+		return Handle{}, false
+	}
+	n := len(b.slots)
+	timestamp := r.Timestamp
+	if timestamp < 0 {
+		if n%clockEvery == 0 || b.precise {
+			b.readClock(md)
+		}
+		timestamp = b.lastTS
+	}
+	body := protocol.RecordBodySize(timestamp-b.baseTS, int32(n), r.Key, r.Value, r.Headers)
+	size := protocol.RecordSize(body)
+	slab := b.slabs[b.at]
+	if size > cap(slab)-len(slab) || !b.fits(size) {
+		return Handle{}, false
+	}
+	var h Handle
+	if future {
+		if b.res == nil {
+			b.res = a.newResult(d)
+		}
+		h = Handle{b.res, int32(n)}
+	}
+	b.appendRecord(body, size, timestamp, r.Key, r.Value, r.Headers, cb)
+	if choice != nil {
+		t.sticky.Advance(choice, size, b.limit <= a.cfg.StickyThreshold, md)
+	}
+	return h, true
+}
+
+// readClock sets the time that the next records share.
+func (b *ProducerBatch) readClock(md *metadata.Topic) {
+	now := b.a.cfg.Now()
+	b.lastTS = now.UnixMilli()
+	md.Touch(now)
+}
+
+// appendSlow is Append where a batch, memory or the node's share is wanting. d.mu is held when it begins.
+func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, md *metadata.Topic, choice *partitioner.Choice, r *Record, cb Callback, future bool, maxWait time.Duration) (Handle, int32, error) {
+	at := attempt{cb: cb, future: future, mayWait: maxWait > 0}
 	for {
-		var choice *partitioner.Choice
-		if r.Partition < 0 {
-			choice = t.sticky.Peek(md)
-			partition = choice.Partition
-		}
-		d := a.deque(t, partition, md.Count())
-		d.mu.Lock()
-		if choice != nil && t.sticky.Changed(choice) {
-			d.mu.Unlock()
-			continue
-		}
-		v := a.tryAppend(d, t, md, choice, &at)
+		v := a.tryAppend(d, t, md, choice, r, &at)
 		d.mu.Unlock()
 		if at.toSeal != nil {
 			a.seal.submit(at.toSeal)
@@ -183,22 +223,35 @@ func (a *RecordAccumulator) Append(ctx context.Context, t *Topic, md *metadata.T
 			at.wake = false
 			a.cfg.Wake()
 		}
-		switch v {
-		case appended:
+		var err error
+		if v != appended && v != switched {
+			err = a.admit(ctx, t, md, d, choice, v, &at, &maxWait) // may wait: no lock is held (S-58)
+		}
+		if v == appended || err != nil {
 			if at.granted != nil {
 				a.pool.Release(at.granted)
 			}
-			return at.h, partition, nil
-		case switched:
-			continue
+			return at.h, d.tp.Partition, err
 		}
-		// Everything from here on is rare, and may wait: no lock is held (S-58).
-		if err := a.admit(ctx, t, md, d, choice, v, &at, &maxWait); err != nil {
-			if at.granted != nil {
-				a.pool.Release(at.granted)
-			}
-			return Handle{}, partition, err
+		d, choice = a.choose(t, md, r)
+	}
+}
+
+// choose finds r's partition and locks its deque.
+func (a *RecordAccumulator) choose(t *Topic, md *metadata.Topic, r *Record) (*deque, *partitioner.Choice) {
+	for {
+		partition := r.Partition
+		var choice *partitioner.Choice
+		if partition < 0 {
+			choice = t.sticky.Peek(md)
+			partition = choice.Partition
 		}
+		d := a.deque(t, partition, md.Count())
+		d.mu.Lock()
+		if choice == nil || !t.sticky.Changed(choice) {
+			return d, choice
+		}
+		d.mu.Unlock()
 	}
 }
 
@@ -267,11 +320,10 @@ func (a *RecordAccumulator) roomElsewhere(t *Topic, md *metadata.Topic, mayWait 
 }
 
 // tryAppend does everything that needs the deque's lock, which is held.
-func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, choice *partitioner.Choice, at *attempt) verdict {
+func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, choice *partitioner.Choice, r *Record, at *attempt) verdict {
 	if a.closed.Load() {
 		return refused
 	}
-	r := &at.r
 	b := d.tail()
 	if b != nil && !b.is(stateOpen) {
 		b = nil
@@ -282,9 +334,7 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 	if b != nil {
 		if timestamp < 0 {
 			if len(b.slots)%clockEvery == 0 || b.precise {
-				now = a.cfg.Now()
-				b.lastTS = now.UnixMilli()
-				md.Touch(now)
+				b.readClock(md)
 			}
 			timestamp = b.lastTS
 		}
