@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kafka-reservoir/producer/internal/invariants"
 )
 
 // encode writes m by way of e, each batch cut into slices of at most cut bytes.
@@ -204,6 +206,91 @@ func TestProduceResponseIsReusable(t *testing.T) {
 			plain := ProduceResponse{Topics: []ProduceResponseTopic{{Partitions: []ProduceResponsePartition{{CurrentLeader: NoLeader}, {CurrentLeader: NoLeader}}}, {}}}
 			require.NoError(t, got.ReadFrom(plain.AppendTo(nil, v), v))
 			require.Equal(t, plain.AppendTo(nil, v), got.AppendTo(nil, v))
+		}
+	}
+}
+
+// FC-127: a zero topic id never goes on the wire; who has one must choose a version that names topics.
+func TestProduceEncoderRefusesZeroIDs(t *testing.T) {
+	if !invariants.Enabled {
+		t.Skip("checked with -tags invariants")
+	}
+	var e ProduceEncoder
+	e.Begin(RequestHeader{Key: KeyProduce, Version: 13}, nil, -1, 0, 1)
+	assert.Panics(t, func() { e.Topic("orders", UUID{}, 1) })
+	e.Reset()
+	e.Begin(RequestHeader{Key: KeyProduce, Version: 12}, nil, -1, 0, 1)
+	e.Topic("orders", UUID{}, 0)
+}
+
+// FC-130: an answer is decoded as it is, with partitions missing, doubled or unasked for, and with any code:
+// what to make of it is the sender's to decide.
+func TestProduceResponseIsVerbatim(t *testing.T) {
+	p := func(index int32, code ErrorCode) ProduceResponsePartition {
+		return ProduceResponsePartition{Index: index, ErrorCode: code, BaseOffset: -1, LogAppendTimeMs: -1, LogStartOffset: -1, CurrentLeader: NoLeader}
+	}
+	want := ProduceResponse{Topics: []ProduceResponseTopic{
+		{Name: []byte("orders"), Partitions: []ProduceResponsePartition{p(0, None), p(2, ReplicaNotAvailable), p(2, None), p(-7, UnknownServerError), p(9, 9999)}},
+		{Name: []byte("orders"), Partitions: []ProduceResponsePartition{p(0, RequestTimedOut)}},
+	}}
+	var got ProduceResponse
+	require.NoError(t, got.ReadFrom(want.AppendTo(nil, 7), 7))
+	assert.Equal(t, want, got)
+}
+
+func BenchmarkProduceEncoder(b *testing.B) {
+	for _, partitions := range []int{1, 100} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			h := RequestHeader{Key: KeyProduce, Version: 13, ClientID: ptr("client")}
+			chain := [][]byte{make([]byte, 16<<10), make([]byte, 1000)}
+			var e ProduceEncoder
+			b.ReportAllocs()
+			for b.Loop() {
+				e.Begin(h, nil, -1, 30000, 1)
+				e.Topic("", goldenID, partitions)
+				for i := range partitions {
+					e.Partition(int32(i), chain, 17384)
+				}
+				e.Finish()
+				e.Reset()
+			}
+		})
+	}
+}
+
+func BenchmarkProduceResponse(b *testing.B) {
+	for _, partitions := range []int{1, 100} {
+		b.Run(fmt.Sprintf("partitions=%d", partitions), func(b *testing.B) {
+			m := ProduceResponse{Topics: []ProduceResponseTopic{{ID: goldenID}}}
+			for i := range partitions {
+				m.Topics[0].Partitions = append(m.Topics[0].Partitions, ProduceResponsePartition{Index: int32(i), CurrentLeader: NoLeader})
+			}
+			src := m.AppendTo(nil, 13)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := m.ReadFrom(src, 13); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkMetadataResponse(b *testing.B) {
+	m := MetadataResponse{Brokers: []MetadataResponseBroker{{NodeID: 1, Host: "a.example", Port: 9092}}}
+	topic := MetadataResponseTopic{Name: ptr("orders"), TopicID: goldenID}
+	for i := range 1000 {
+		topic.Partitions = append(topic.Partitions, MetadataResponsePartition{
+			PartitionIndex: int32(i), ReplicaNodes: []int32{1, 2, 3}, IsrNodes: []int32{1, 2, 3},
+		})
+	}
+	m.Topics = []MetadataResponseTopic{topic}
+	src := m.AppendTo(nil, 12)
+	b.ReportAllocs()
+	for b.Loop() {
+		var got MetadataResponse
+		if err := got.ReadFrom(src, 12); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -3,7 +3,8 @@ package protocol
 import "github.com/kafka-reservoir/producer/protocol/internal/wire"
 
 // ProduceResponse is the answer to [ProduceRequest]. ReadFrom reuses the receiver's slices, so a
-// response that is decoded into again and again allocates nothing as long as it carries no errors.
+// response that is decoded into again and again allocates nothing as long as it carries no errors. All
+// that it holds is valid until the next ReadFrom only, strings behind pointers excepted.
 type ProduceResponse struct {
 	Topics         []ProduceResponseTopic
 	ThrottleTimeMs int32

@@ -63,7 +63,7 @@ var goldenRecords = []testRecord{
 	{1699999999000, []byte{}, make([]byte, 200), nil},
 }
 
-// DRB-02, DRC-01, MRB-08: a batch that Kafka's own builder wrote is read back, and ours is the same bytes:
+// S-68, DRB-02, DRC-01, MRB-08: a batch that Kafka's own builder wrote is read back, and ours is the same bytes:
 // keys, values and header values that are null, empty and neither; a header twice; a timestamp older than
 // the first one's; sequences that wrap.
 func TestRecordBatchIsKafkas(t *testing.T) {
