@@ -114,6 +114,23 @@ func TestSequencesWrap(t *testing.T) {
 	assert.Equal(t, int32(math.MaxInt32-5), AddSequence(4, -10))
 }
 
+// MRB-14: a closed batch that gets another producer id, epoch and sequence has them in its header, its
+// checksum is right again, and its records are the same bytes.
+func TestStampAgain(t *testing.T) {
+	b := makeBatch(idempotent, goldenRecords...)
+	before := append([]byte(nil), b...)
+	want, records := readAll(t, b)
+	StampBatch([][]byte{b[:100], b[100:]}, len(b), BatchStamp{
+		Count: want.Count, BaseTimestamp: want.BaseTimestamp, MaxTimestamp: want.MaxTimestamp, Producer: ProducerID{78, 0}, BaseSequence: 0,
+	})
+	got, again := readAll(t, b)
+	assert.NotEqual(t, want.CRC, got.CRC)
+	want.ProducerID, want.ProducerEpoch, want.BaseSequence, want.CRC = 78, 0, 0, got.CRC
+	assert.Equal(t, want, got)
+	assert.Equal(t, records, again)
+	assert.Equal(t, before[BatchHeaderSize:], b[BatchHeaderSize:])
+}
+
 // DRC-06: without a base sequence no record has one.
 func TestNoSequences(t *testing.T) {
 	h, records := readAll(t, makeBatch(plain, make([]testRecord, 2)...))
