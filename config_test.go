@@ -616,6 +616,18 @@ func TestEverySettingIsUsed(t *testing.T) {
 	}
 }
 
+// The README's table has every setting, with the Java name that its comment has.
+func TestReadmeNamesEverySetting(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	typ := reflect.TypeFor[Config]()
+	for i := range typ.NumField() {
+		if f := typ.Field(i); f.IsExported() && f.Name != "AllowPlaintextCredentials" && f.Name != "TransactionTimeout" && f.Name != "DisableClusterCheck" {
+			assert.Contains(t, string(text), "`"+f.Name+"`")
+		}
+	}
+}
+
 // S-16: what the network layer is told.
 func TestConfigReachesTheNetwork(t *testing.T) {
 	c := valid()
