@@ -217,13 +217,3 @@ func (m *ApiVersionsResponse) ReadFrom(src []byte, version int16) error {
 	}
 	return closeReader(&r, KeyAPIVersions, "response", version)
 }
-
-// Range is the range of versions the broker speaks of an API; ok is false when it did not list it.
-func (m *ApiVersionsResponse) Range(key APIKey) (minVersion, maxVersion int16, ok bool) {
-	for _, k := range m.ApiKeys {
-		if k.ApiKey == key {
-			return k.MinVersion, k.MaxVersion, true
-		}
-	}
-	return 0, -1, false
-}

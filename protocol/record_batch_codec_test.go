@@ -42,7 +42,7 @@ func TestCompressedBatches(t *testing.T) {
 			b := bytes.Join(chain, nil)
 
 			require.NoError(t, protocol.VerifyCRC(b))
-			h, err := protocol.CheckProduceRecords(13, b)
+			h, err := protocol.ReadBatchHeader(b)
 			require.NoError(t, err)
 			assert.Equal(t, codec, h.Codec())
 			plain := b[protocol.BatchHeaderSize:]
