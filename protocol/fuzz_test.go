@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/binary"
+	"hash/crc32"
 	"io"
 	"math"
 	"runtime"
@@ -53,12 +54,11 @@ func fuzzMessage(f *testing.F, name string) {
 	}
 	f.Fuzz(func(t *testing.T, version byte, src []byte) {
 		v := minVersion + int16(version)%(maxVersion-minVersion+1)
-		var m Message
-		var err error
-		requireBounded(t, len(src), func() {
-			m = newMessage(name)
-			err = m.ReadFrom(src, v)
-		})
+		m := newMessage(name)
+		err := m.ReadFrom(src, v)
+		if crc32.ChecksumIEEE(src)%16 == 0 { // measuring takes far longer than decoding
+			requireBounded(t, len(src), func() { _ = newMessage(name).ReadFrom(src, v) })
+		}
 		if err != nil {
 			return
 		}
