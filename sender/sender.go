@@ -60,6 +60,12 @@ type Client interface {
 	Close()
 }
 
+// Callbacks is what the sender needs of the goroutine that runs them; *Dispatcher is one.
+type Callbacks interface {
+	Full() bool // so much waits for its callbacks that nothing more should be sent
+	Close()
+}
+
 // Sender is the background goroutine of a producer (Java's class of the same name): it takes batches from
 // the accumulator, sends them to the leaders of their partitions, and settles each by its answer.
 type Sender struct {
@@ -67,7 +73,7 @@ type Sender struct {
 	acc    *accumulator.RecordAccumulator
 	client Client
 	md     *metadata.Metadata
-	disp   *Dispatcher
+	disp   Callbacks
 	txn    *txn.Manager     // nil: not idempotent
 	gate   accumulator.Gate // txn, or nil
 
@@ -91,7 +97,7 @@ type Sender struct {
 }
 
 // New makes a sender. Run has to be started.
-func New(cfg Config, acc *accumulator.RecordAccumulator, client Client, md *metadata.Metadata, disp *Dispatcher) *Sender {
+func New(cfg Config, acc *accumulator.RecordAccumulator, client Client, md *metadata.Metadata, disp Callbacks) *Sender {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,0 +1,216 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/bufferpool"
+	"github.com/kafka-reservoir/producer/internal/compress"
+	"github.com/kafka-reservoir/producer/internal/metrics"
+	"github.com/kafka-reservoir/producer/internal/testbroker"
+	"github.com/kafka-reservoir/producer/metadata"
+	"github.com/kafka-reservoir/producer/netclient"
+	"github.com/kafka-reservoir/producer/partitioner"
+	"github.com/kafka-reservoir/producer/protocol"
+	"github.com/kafka-reservoir/producer/sender"
+)
+
+// Config is what a World may differ in. Zeros mean the producer's defaults, scaled to short tests: see withDefaults.
+type Config struct {
+	Cluster testbroker.Config
+	Seed    uint64
+
+	Acks            int16 // of the wire; 0 means -1 unless AcksNone
+	AcksNone        bool
+	NotIdempotent   bool
+	Retries         int // 0: unbounded, negative: none
+	MaxInFlight     int
+	Linger          time.Duration // negative: none
+	BatchSize       int
+	BufferMemory    int64
+	MaxRequestSize  int
+	DeliveryTimeout time.Duration
+	RequestTimeout  time.Duration
+	RetryBackoff    time.Duration
+	RetryBackoffMax time.Duration
+	MetadataMaxAge  time.Duration
+	MetadataMaxIdle time.Duration
+	Codec           protocol.Codec
+	Sticky          int
+
+	Retry func(topic string, partition int32, records, attempts int, backoff time.Duration, err error)
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	if c.Acks == 0 && !c.AcksNone {
+		c.Acks = -1
+	}
+	if c.Retries == 0 {
+		c.Retries = 1<<31 - 1
+	}
+	c.Retries = max(c.Retries, 0)
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = 5
+	}
+	set(&c.Linger, 5*time.Millisecond)
+	c.Linger = max(c.Linger, 0)
+	if c.BatchSize == 0 {
+		c.BatchSize = 16 << 10
+	}
+	if c.BufferMemory == 0 {
+		c.BufferMemory = 32 << 20
+	}
+	if c.MaxRequestSize == 0 {
+		c.MaxRequestSize = 1 << 20
+	}
+	set(&c.DeliveryTimeout, 3*time.Second)
+	set(&c.RequestTimeout, 500*time.Millisecond)
+	set(&c.RetryBackoff, 20*time.Millisecond)
+	set(&c.RetryBackoffMax, 100*time.Millisecond)
+	set(&c.MetadataMaxAge, time.Minute)
+	set(&c.MetadataMaxIdle, time.Minute)
+	return c
+}
+
+// World is a cluster and one producer's engine, in one goroutine. The engine is the real one: accumulator, sender,
+// network client, metadata and sequence state; only the connections and the time are simulated.
+type World struct {
+	Config   Config
+	Cluster  *testbroker.Cluster
+	Selector *Selector
+	Pool     *bufferpool.BufferPool
+	Acc      *accumulator.RecordAccumulator
+	Metadata *metadata.Metadata
+	Client   *netclient.NetworkClient
+	Sender   *sender.Sender
+	Metrics  *metrics.Set
+	Rand     *rand.Rand
+
+	now time.Time
+}
+
+// Start is when every world begins.
+var Start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// New makes a world.
+func New(cfg Config) (*World, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Cluster.Nodes == 0 {
+		cfg.Cluster.Nodes = 1
+	}
+	cluster := testbroker.NewCluster(cfg.Cluster)
+	if err := Place(cluster); err != nil {
+		return nil, err
+	}
+	w := &World{Config: cfg, Cluster: cluster, now: Start, Metrics: metrics.New(2, 30*time.Second, Start)}
+	w.Rand = rand.New(rand.NewPCG(cfg.Seed, 1))
+	intN := func(n int) int { return w.Rand.IntN(n) }
+	w.Selector = NewSelector(cluster, Start)
+	wake := w.Selector.Wakeup
+	w.Pool = bufferpool.New(bufferpool.Config{Total: cfg.BufferMemory, OnWait: wake})
+	var bootstrap []protocol.Node
+	for i, id := range cluster.NodeIDs() {
+		host, port := Address(id)
+		bootstrap = append(bootstrap, protocol.Node{ID: int32(-1 - i), Host: host, Port: port})
+	}
+	sticky := cfg.Sticky
+	if sticky == 0 {
+		sticky = cfg.BatchSize
+	}
+	w.Acc = accumulator.New(accumulator.Config{
+		BatchSize: cfg.BatchSize, Linger: cfg.Linger, DeliveryTimeout: cfg.DeliveryTimeout,
+		RetryBackoff: cfg.RetryBackoff, RetryBackoffMax: cfg.RetryBackoffMax,
+		Codec:         cfg.Codec,
+		NewCompressor: func() (protocol.Compressor, error) { return compress.New(cfg.Codec, compress.DefaultLevel) },
+		Decompress: func(codec protocol.Codec, src []byte, maxSize int) ([]byte, error) {
+			return compress.Decompress(codec, nil, src, maxSize)
+		},
+		Pool: w.Pool, StickyThreshold: sticky, Adaptive: true, Rand: intN,
+		Now:  w.Selector.Now,
+		Wake: wake,
+		Done: func(b *accumulator.ProducerBatch) { b.Run() },
+	})
+	w.Metadata = metadata.New(metadata.Config{
+		Bootstrap: bootstrap, MaxAge: cfg.MetadataMaxAge, MaxIdle: cfg.MetadataMaxIdle,
+		RetryBackoff: cfg.RetryBackoff, RetryBackoffMax: cfg.RetryBackoffMax, RebootstrapTrigger: 5 * time.Minute,
+		Rand: intN, Wake: wake, InUse: w.Acc.InUse,
+	})
+	w.Client = netclient.New(netclient.Config{
+		ClientID: "sim", RequestTimeout: cfg.RequestTimeout, MaxInFlight: cfg.MaxInFlight,
+		ReconnectBackoff: cfg.RetryBackoff, ReconnectBackoffMax: cfg.RetryBackoffMax,
+		ConnectionSetupTimeout: 300 * time.Millisecond, ConnectionSetupTimeoutMax: time.Second, Rand: intN,
+	}, w.Selector, w.Metadata)
+	w.Sender = sender.New(sender.Config{
+		ClientID: "sim", Acks: cfg.Acks, Idempotent: !cfg.NotIdempotent && cfg.Acks == -1 && cfg.Retries > 0,
+		Retries: cfg.Retries, MaxInFlight: cfg.MaxInFlight, MaxRequestSize: cfg.MaxRequestSize,
+		RequestTimeout: cfg.RequestTimeout, DeliveryTimeout: cfg.DeliveryTimeout, RetryBackoff: cfg.RetryBackoff,
+		Linger: cfg.Linger, BufferMemory: cfg.BufferMemory, Codec: cfg.Codec, Metrics: w.Metrics, Retry: cfg.Retry,
+	}, w.Acc, w.Client, w.Metadata, idle{})
+	return w, nil
+}
+
+// idle stands in for the callback goroutine: callbacks run at once.
+type idle struct{}
+
+func (idle) Full() bool { return false }
+func (idle) Close()     {}
+
+// Now is the virtual time.
+func (w *World) Now() time.Time { return w.Selector.Now() }
+
+// Step runs one iteration of the sender.
+func (w *World) Step() { w.now = w.Sender.RunOnce(w.now) }
+
+// Run runs the sender until done says so, or d of virtual time is over. It reports whether done did.
+func (w *World) Run(d time.Duration, done func() bool) bool {
+	end := w.now.Add(d)
+	w.Selector.At(end, func() {})
+	for !done() {
+		if !w.now.Before(end) || w.Sender.Closed() {
+			return done()
+		}
+		w.Step()
+	}
+	return true
+}
+
+// Settle runs until nothing is incomplete.
+func (w *World) Settle(d time.Duration) bool {
+	return w.Run(d, func() bool { return !w.Acc.HasIncomplete() })
+}
+
+// Topic waits for a topic's metadata, which takes iterations of the sender.
+func (w *World) Topic(name string) *metadata.Topic {
+	var t *metadata.Topic
+	w.Run(time.Minute, func() bool {
+		w.Metadata.AddTopic(name, w.Now())
+		t = w.Metadata.Snapshot().Topic(name)
+		return t != nil && t.Count() > 0
+	})
+	return t
+}
+
+// Append appends a record, without waiting for anything. Partition -1 is the sticky one.
+func (w *World) Append(topic string, partition int32, key, value []byte, cb func(accumulator.Result, error)) error {
+	md := w.Metadata.Snapshot().Topic(topic)
+	if md == nil {
+		return metadata.ErrTimeout
+	}
+	r := accumulator.Record{Partition: partition, Timestamp: -1, Key: key, Value: value}
+	if partition < 0 {
+		r.Partition = partitioner.Default{}.Partition(topic, key, value, md)
+	}
+	_, _, err := w.Acc.Append(context.Background(), w.Acc.Topic(topic), md, &r, callback(cb), false, 0)
+	return err
+}
+
+type callback func(accumulator.Result, error)
+
+func (c callback) OnCompletion(r accumulator.Result, err error) { c(r, err) }
