@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kafka-reservoir/producer/protocol"
@@ -27,7 +28,8 @@ const NoLeader int32 = -1
 type Cluster struct {
 	cfg Config // complete and never changed after NewCluster
 
-	hookMu sync.Mutex // held during calls of Fault and FaultOpen, so that these need no lock; taken before mu
+	hookMu sync.Mutex // held during calls of hooks, so that these need no lock; taken before mu
+	fault  atomic.Pointer[func(*Request) Verdict]
 
 	mu          sync.Mutex // guards everything below
 	now         time.Time  // the latest time given to Handle or Tick
@@ -95,6 +97,7 @@ func NewCluster(cfg Config) *Cluster {
 		topicErrors: make(map[string]protocol.ErrorCode),
 		nextPID:     cfg.FirstProducerID,
 	}
+	c.SetFault(cfg.Fault)
 	c.journal.limit = cfg.JournalLimit
 	for id := int32(1); id <= int32(cfg.Nodes); id++ {
 		n := &node{id: id, host: fmt.Sprintf("node%d.test", id), port: 9092, up: true, generation: cfg.Generation, model: cfg.Model}
@@ -112,6 +115,15 @@ func NewCluster(cfg Config) *Cluster {
 		}
 	}
 	return c
+}
+
+// SetFault replaces Config.Fault; nil lets all requests through.
+func (c *Cluster) SetFault(fault func(*Request) Verdict) {
+	if fault == nil {
+		c.fault.Store(nil)
+		return
+	}
+	c.fault.Store(&fault)
 }
 
 // NodeIDs are the ids of all nodes, up or down.

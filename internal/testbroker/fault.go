@@ -176,6 +176,19 @@ func DropBefore() Verdict { return Verdict{Skip: true, Drop: DropFIN} }
 // DropAfter carries the request out and closes the connection instead of answering.
 func DropAfter() Verdict { return Verdict{Drop: DropFIN} }
 
+// Script is a Fault that gives the requests of one API the verdicts in turn, and lets through all others and whatever comes after the
+// last verdict.
+func Script(api protocol.APIKey, verdicts ...Verdict) func(*Request) Verdict {
+	return func(r *Request) Verdict {
+		if r.API != api || len(verdicts) == 0 {
+			return Verdict{}
+		}
+		v := verdicts[0]
+		verdicts = verdicts[1:]
+		return v
+	}
+}
+
 // Raw answers with bytes that need not be Kafka's, the request not carried out.
 func Raw(b []byte) Verdict {
 	return Verdict{Skip: true, Rewrite: func([]byte) []byte { return b }}

@@ -10,20 +10,8 @@ import (
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
-// script answers the n-th Produce with the n-th verdict, and everything else as usual.
-func script(verdicts ...Verdict) func(*Request) Verdict {
-	return func(r *Request) Verdict {
-		if r.API != protocol.KeyProduce || len(verdicts) == 0 {
-			return Verdict{}
-		}
-		v := verdicts[0]
-		verdicts = verdicts[1:]
-		return v
-	}
-}
-
 func faulty(t *testing.T, verdicts ...Verdict) *core {
-	return newCore(t, Config{Nodes: 2, Topics: []Topic{{Name: "t", Partitions: 2, Leaders: []int32{1, 1}}}, Fault: script(verdicts...)})
+	return newCore(t, Config{Nodes: 2, Topics: []Topic{{Name: "t", Partitions: 2, Leaders: []int32{1, 1}}}, Fault: Script(protocol.KeyProduce, verdicts...)})
 }
 
 func one(value string) *protocol.ProduceRequest { return produce(-1, "t", 0, plain(value)) }

@@ -67,9 +67,9 @@ func (k *conn) ready(j *job, now time.Time) bool {
 // Open tells the cluster of a new connection to node.
 func (c *Cluster) Open(node int32, conn ConnID, now time.Time) []Action {
 	var v ConnVerdict
-	if c.cfg.FaultOpen != nil {
+	if hook := c.cfg.FaultOpen; hook != nil {
 		c.hookMu.Lock()
-		v = c.cfg.FaultOpen(node, conn)
+		v = hook(node, conn)
 		c.hookMu.Unlock()
 	}
 	c.mu.Lock()
@@ -120,10 +120,12 @@ func (c *Cluster) Handle(node int32, conn ConnID, frame []byte, now time.Time) [
 	c.requests++
 	j.req.Number = c.requests
 	c.mu.Unlock()
-	if j.fate == fateServe && c.cfg.Fault != nil {
+	var text string
+	if hook := c.fault.Load(); hook != nil && j.fate == fateServe {
 		c.hookMu.Lock()
-		j.verdict = c.cfg.Fault(j.req)
+		j.verdict = (*hook)(j.req)
 		c.hookMu.Unlock()
+		text = j.verdict.String()
 	}
 
 	c.mu.Lock()
@@ -141,7 +143,7 @@ func (c *Cluster) Handle(node int32, conn ConnID, frame []byte, now time.Time) [
 	for i := range j.req.Batches {
 		j.req.Batches[i].Raw = nil
 	}
-	j.entry = c.journal.add(Entry{Kind: EntryRequest, At: now, Node: node, Conn: conn, Request: j.req, Text: j.verdict.String()})
+	j.entry = c.journal.add(Entry{Kind: EntryRequest, At: now, Node: node, Conn: conn, Request: j.req, Text: text})
 	k.inFlight++
 	c.journal.stats.MaxInFlight = max(c.journal.stats.MaxInFlight, k.inFlight)
 	c.journal.stats.Requests++
@@ -182,6 +184,13 @@ func (c *Cluster) breachFrame(node int32, conn ConnID, now time.Time, text strin
 		c.dropLocked(k, DropFIN)
 	}
 	return c.takeLocked()
+}
+
+// advance sets the time for a change that is about to be made. What has become due stays for the next Tick.
+func (c *Cluster) advance(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = later(c.now, now)
 }
 
 func later(a, b time.Time) time.Time {

@@ -1,6 +1,7 @@
 package testbroker
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -56,6 +57,28 @@ func (c *Cluster) Journal(since int64) []Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.journal.since(since)
+}
+
+// Await waits until the journal has an entry, from number since on, that match accepts, and returns the first one. Results and answers of a
+// request may come after its entry.
+func (c *Cluster) Await(ctx context.Context, since int64, match func(Entry) bool) (Entry, error) {
+	for {
+		c.mu.Lock()
+		entries := c.journal.since(since)
+		more := c.journal.wait()
+		c.mu.Unlock()
+		for _, e := range entries {
+			if match(e) {
+				return e, nil
+			}
+			since = e.Number + 1
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return Entry{}, fmt.Errorf("testbroker: no such journal entry: %w", ctx.Err())
+		}
+	}
 }
 
 // Requests are the journal's requests, oldest first.

@@ -157,12 +157,17 @@ type journal struct {
 	next    int
 	added   int64
 	stats   Stats
+	waiting chan struct{} // closed by the next add; nil while nobody waits
 }
 
 // add numbers an entry and keeps it. The pointer stays good, so that what becomes known later can be filled in.
 func (j *journal) add(e Entry) *Entry {
 	j.added++
 	e.Number = j.added
+	if j.waiting != nil {
+		close(j.waiting)
+		j.waiting = nil
+	}
 	switch {
 	case j.limit < 0:
 	case len(j.entries) < j.limit:
@@ -184,6 +189,14 @@ func (j *journal) since(number int64) []Entry {
 		out = append(out, *j.entries[(j.next+i)%n])
 	}
 	return out
+}
+
+// wait is closed by the next add.
+func (j *journal) wait() <-chan struct{} {
+	if j.waiting == nil {
+		j.waiting = make(chan struct{})
+	}
+	return j.waiting
 }
 
 // noteLocked puts a change of the cluster into the journal.

@@ -188,6 +188,9 @@ func (c *Cluster) hintLocked(j *job, b *Batch, out *protocol.ProduceResponsePart
 			return
 		}
 	}
-	n := c.nodes[p.leader-1]
+	n, err := c.nodeLocked(p.leader)
+	if err != nil {
+		return
+	}
 	r.NodeEndpoints = append(r.NodeEndpoints, protocol.NodeEndpoint{NodeID: n.id, Host: n.host, Port: n.port})
 }

@@ -49,7 +49,7 @@ func Start(cfg Config) (*Server, error) {
 		default:
 		}
 	}
-	s.c.Tick(time.Now())
+	s.c.advance(time.Now())
 	for _, id := range s.c.NodeIDs() {
 		s.nodes = append(s.nodes, &serverNode{id: id})
 		if err := s.startNode(id, nil); err != nil {
@@ -79,8 +79,19 @@ func (s *Server) Addrs() []string {
 // Addr is host:port of one node.
 func (s *Server) Addr(node int32) string { return s.Addrs()[node-1] }
 
-// StopNode stops listening, so that connections are refused, closes those of the node, and takes it out of the cluster (see [Cluster.NodeDown]).
+// StopNode stops listening, so that connections are refused, closes those of the node, and takes it out of the
+// cluster (see [Cluster.NodeDown]).
 func (s *Server) StopNode(node int32) error {
+	if err := s.Refuse(node); err != nil {
+		return err
+	}
+	s.c.advance(time.Now())
+	return s.c.NodeDown(node)
+}
+
+// Refuse stops listening for a node, so that connections are refused, while the cluster goes on believing in it.
+// Its connections stay; see CloseConns.
+func (s *Server) Refuse(node int32) error {
 	s.mu.Lock()
 	n, err := s.nodeLocked(node)
 	if err != nil {
@@ -91,14 +102,16 @@ func (s *Server) StopNode(node int32) error {
 	n.listener = nil
 	s.mu.Unlock()
 	if l == nil {
-		return fmt.Errorf("testbroker: node %d is stopped already", node)
+		return fmt.Errorf("testbroker: node %d is not listening", node)
 	}
 	if err := l.Close(); err != nil {
 		return fmt.Errorf("testbroker: stop node %d: %w", node, err)
 	}
-	s.c.Tick(time.Now())
-	return s.c.NodeDown(node)
+	return nil
 }
+
+// Accept ends Refuse, on the same address.
+func (s *Server) Accept(node int32) error { return s.startNode(node, nil) }
 
 // StartNode brings a stopped node back on its old address, or on what Config.Listen returns.
 func (s *Server) StartNode(node int32) error {
@@ -118,13 +131,13 @@ func (s *Server) StartNodeAt(node int32, l net.Listener) error {
 
 // MoveLeader moves a partition's leader; see [Cluster.MoveLeader].
 func (s *Server) MoveLeader(topic string, partition, node int32) error {
-	s.c.Tick(time.Now())
+	s.c.advance(time.Now())
 	return s.c.MoveLeader(topic, partition, node)
 }
 
 // CloseConns ends the connections of a node, or of all nodes for 0; they may come back at once.
 func (s *Server) CloseConns(node int32, how Drop) {
-	s.c.Tick(time.Now())
+	s.c.advance(time.Now())
 	s.c.closeConns(node, how)
 }
 

@@ -258,6 +258,33 @@ func TestServerStall(t *testing.T) {
 	})
 }
 
+// Refused, the node stays where it is for the rest of the cluster; Await sees what the clients do.
+func TestServerRefuse(t *testing.T) {
+	s := start(t, Config{Nodes: 2, Topics: []Topic{{Name: "t", Leaders: []int32{1}}}})
+	c := dial(t, s.Addr(1))
+	c.do(metadataFor("t"), 12)
+	require.NoError(t, s.Refuse(1))
+	assert.Error(t, s.Refuse(1))
+	_, err := net.Dial("tcp", s.Addr(1))
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	c.do(metadataFor("t"), 12) // a connection that exists goes on
+	s.CloseConns(1, DropRST)
+	_, err = c.read()
+	assert.ErrorIs(t, err, syscall.ECONNRESET)
+	node, _ := s.Cluster().Leader("t", 0)
+	assert.Equal(t, int32(1), node)
+	require.NoError(t, s.Accept(1))
+
+	go dial(t, s.Addr(1)).send(metadataFor("t", "u"), 12)
+	e, err := s.Cluster().Await(t.Context(), 0, func(e Entry) bool { return e.Request != nil && len(e.Request.Topics) == 2 })
+	require.NoError(t, err)
+	assert.Equal(t, []string{"t", "u"}, e.Request.Topics)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Cluster().Await(ctx, 0, func(Entry) bool { return false })
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
 func TestServerManyClients(t *testing.T) {
 	s := start(t, Config{Nodes: 3, Partitions: 6, Topics: []Topic{{Name: "t"}}})
 	const clients, each = 12, 50
