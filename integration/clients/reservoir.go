@@ -33,12 +33,13 @@ func newReservoir(s Settings) (Client, error) {
 }
 
 func (c *reservoir) Send(ctx context.Context, r *Record, cb func(Ack)) {
-	c.p.SendFunc(ctx, reservoirRecord(r), func(m producer.RecordMetadata, err error) { cb(reservoirAck(r, m, err)) })
+	check := metadataOf(r) // r may be another record by the time of the callback
+	c.p.SendFunc(ctx, reservoirRecord(r), func(m producer.RecordMetadata, err error) { cb(check.ack(m, err)) })
 }
 
 func (c *reservoir) SendSync(ctx context.Context, r *Record) Ack {
 	m, err := c.p.Send(ctx, reservoirRecord(r)).Wait(ctx)
-	return reservoirAck(r, m, err)
+	return metadataOf(r).ack(m, err)
 }
 
 func (c *reservoir) Flush(ctx context.Context) error { return c.p.Flush(ctx) }
@@ -55,18 +56,26 @@ func reservoirRecord(r *Record) producer.Record[[]byte, []byte] {
 	return p
 }
 
-// reservoirAck checks what only our metadata say, besides.
-func reservoirAck(r *Record, m producer.RecordMetadata, err error) Ack {
-	if err == nil && (m.Topic != r.Topic || m.KeySize != size(r.Key) || m.ValueSize != size(r.Value)) {
-		err = fmt.Errorf("record metadata %+v of a record for %s with a key of %d and a value of %d bytes", m, r.Topic, size(r.Key), size(r.Value))
-	}
-	return Ack{Partition: m.Partition, Offset: m.Offset, Timestamp: m.Timestamp, Err: err}
+// metadata is what only our RecordMetadata say of a record.
+type metadata struct {
+	topic              string
+	keySize, valueSize int
 }
 
-// size is what RecordMetadata says of the size of b: -1 for null.
-func size(b []byte) int {
-	if b == nil {
-		return -1
+func metadataOf(r *Record) metadata {
+	size := func(b []byte) int {
+		if b == nil {
+			return -1 // null
+		}
+		return len(b)
 	}
-	return len(b)
+	return metadata{topic: r.Topic, keySize: size(r.Key), valueSize: size(r.Value)}
+}
+
+// ack is the result of a record with this metadata; any other is an error.
+func (w metadata) ack(m producer.RecordMetadata, err error) Ack {
+	if got := (metadata{m.Topic, m.KeySize, m.ValueSize}); err == nil && got != w {
+		err = fmt.Errorf("got record metadata %+v, want %+v", got, w)
+	}
+	return Ack{Partition: m.Partition, Offset: m.Offset, Timestamp: m.Timestamp, Err: err}
 }

@@ -14,6 +14,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -26,6 +27,7 @@ func main() {
 	log.SetOutput(os.Stdout)
 	versions := flag.String("versions", "4.4.0,3.9.1,2.8.2,2.1.1,1.1.1,0.11.0.3", "Kafka releases, separated by commas")
 	nodes := flag.Int("nodes", 1, "nodes of each cluster, 1 to 3")
+	dir := flag.String("dir", "", "folder that keeps the brokers' data and logs, in one of each version (default: a temporary one)")
 	o := matrix.Options{Logf: log.Printf}
 	flag.StringVar(&o.Producer, "producer", "reservoir", "reservoir, or franzgo to check the check")
 	flag.StringVar(&o.Only, "only", "", "run only cells whose name contains this, such as gzip/keyed/acks=1")
@@ -38,7 +40,7 @@ func main() {
 	ok := true
 	var results []matrix.Result
 	for _, v := range strings.Split(*versions, ",") {
-		res, err := run(ctx, v, *nodes, o)
+		res, err := run(ctx, kafkarun.Config{Version: v, Nodes: *nodes, Dir: sub(*dir, v), Logf: log.Printf}, o)
 		if err != nil {
 			log.Print(err)
 			ok = false
@@ -57,10 +59,18 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, version string, nodes int, o matrix.Options) (matrix.Result, error) {
-	c, err := kafkarun.Start(ctx, kafkarun.Config{Version: version, Nodes: nodes, Logf: log.Printf})
+// sub is the folder of one version in dir, if there is one.
+func sub(dir, version string) string {
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, version)
+}
+
+func run(ctx context.Context, cfg kafkarun.Config, o matrix.Options) (matrix.Result, error) {
+	c, err := kafkarun.Start(ctx, cfg)
 	if err != nil {
-		return matrix.Result{Version: version}, err
+		return matrix.Result{Version: cfg.Version}, err
 	}
 	defer c.Close()
 	return matrix.Run(ctx, c, o)
