@@ -36,8 +36,8 @@ func unsupportedVersions(g *Generation) protocol.Message {
 	return r
 }
 
-// addFeatures adds what KRaft clusters list. A supported feature whose minimum is 0 is hidden before v4 (KIP-1022); the list
-// of the finalized ones is complete in any case.
+// addFeatures adds what KRaft clusters list. A supported feature whose minimum is 0 is hidden before v4
+// (KIP-1022); the list of the finalized ones is complete in any case.
 func (g *Generation) addFeatures(r *protocol.ApiVersionsResponse, version int16) {
 	if g.MetadataVersion == 0 {
 		r.FinalizedFeaturesEpoch = 0
@@ -54,8 +54,8 @@ func (g *Generation) addFeatures(r *protocol.ApiVersionsResponse, version int16)
 	}
 }
 
-// initProducerIDLocked gives out ids. A producer without transactional id always gets a new one, as from Kafka; with one, it keeps its
-// id and gets the next epoch.
+// initProducerIDLocked gives out ids. A producer without transactional id always gets a new one, as from Kafka;
+// with one, it keeps its id and gets the next epoch.
 func (c *Cluster) initProducerIDLocked(j *job, b *protocol.InitProducerIdRequest) protocol.Message {
 	r := &protocol.InitProducerIdResponse{ErrorCode: j.verdict.Code, ProducerID: -1, ProducerEpoch: -1}
 	if r.ErrorCode != protocol.None && !j.verdict.Append || j.verdict.Skip {

@@ -58,8 +58,9 @@ type decoding struct {
 
 var decodings = sync.Pool{New: func() any { return new(decoding) }}
 
-// checkBatch is the strict look at what a Produce request has for one partition: all of it, record by record. The error is what
-// is wrong with it; whether the batch is refused is for the code to say, since Kafka lets some things pass that no client should send.
+// checkBatch is the strict look at what a Produce request has for one partition: all of it, record by record. The
+// error is what is wrong with it; whether the batch is refused is for the code to say, since Kafka lets some
+// things pass that no client should send.
 func checkBatch(raw []byte, r batchRules) (batchCheck, error) {
 	var c batchCheck
 	err := c.checkHeader(raw, r)

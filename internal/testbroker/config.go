@@ -35,7 +35,8 @@ type Config struct {
 
 	// MaxMessageBytes bounds a batch (message.max.bytes). Zero means what the Generation has by default.
 	MaxMessageBytes int
-	// MaxRequestBytes bounds a frame (socket.request.max.bytes); the connection of a larger one is closed. Zero means 100 MiB.
+	// MaxRequestBytes bounds a frame (socket.request.max.bytes); the connection of a larger one is closed. Zero
+	// means 100 MiB.
 	MaxRequestBytes int
 	// TimestampAfterMax refuses records that are further in the future. Zero means what the Generation has by
 	// default (an hour from 4.0 on), negative means no limit.
@@ -49,8 +50,8 @@ type Config struct {
 	// RetentionBytes is how many bytes of batches a partition keeps; the oldest go first and the log start
 	// offset moves. Zero means 64 MiB, negative means no limit.
 	RetentionBytes int64
-	// DiscardRecords forgets the bytes of each batch after it was checked, for load tests: offsets, counts and producer
-	// state go on, but nothing can be fetched.
+	// DiscardRecords forgets the bytes of each batch after it was checked, for load tests: offsets, counts and
+	// producer state go on, but nothing can be fetched.
 	DiscardRecords bool
 	// JournalLimit is how many entries the journal keeps. Zero means 10,000; negative means none.
 	JournalLimit int
@@ -107,8 +108,8 @@ const (
 	// Legacy accepts any first sequence of a producer id without state, and the state is lost when the leader moves to
 	// such a node: what Apache brokers do after leader moves and expiry.
 	Legacy
-	// Forgetful answers UNKNOWN_PRODUCER_ID to a producer id without state whose batch does not start at 0, and state is
-	// lost when the leader moves to such a node: brokers before 2.5.
+	// Forgetful answers UNKNOWN_PRODUCER_ID to a producer id without state whose batch does not start at 0, and
+	// state is lost when the leader moves to such a node: brokers before 2.5.
 	Forgetful
 )
 

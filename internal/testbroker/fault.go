@@ -21,8 +21,8 @@ type Request struct {
 	ClientID      string
 	Size          int // bytes of the frame without its length prefix
 
-	// Body is the decoded request. It may point into the frame: it is valid during the call of the hook only and nil in
-	// the journal.
+	// Body is the decoded request. It may point into the frame: it is valid during the call of the hook only and
+	// nil in the journal.
 	Body protocol.Message
 	// Acks and Batches are set for Produce: one Batch for each partition of the request, in its order.
 	Acks    int16
@@ -66,8 +66,8 @@ type Verdict struct {
 	// Delay has the request, and all that follow it on its connection, wait before it is carried out, append included,
 	// even if the connection is gone by then.
 	Delay time.Duration
-	// Skip leaves the request undone. Without a Code or Partitions it is then answered as if it had been done (use it with Mute
-	// or Drop, or to lie).
+	// Skip leaves the request undone. Without a Code or Partitions it is then answered as if it had been done (use
+	// it with Mute or Drop, or to lie).
 	Skip bool
 	// Code is the error to answer: for Produce, Fetch and ListOffsets in each partition, for Metadata in each
 	// topic, else at the top. Nothing is appended unless Append is set.
@@ -93,7 +93,8 @@ type Verdict struct {
 	// Trickle cuts the answer into pieces of so many bytes, written TricklePause apart.
 	Trickle      int
 	TricklePause time.Duration
-	// Cut writes only the first Cut bytes of the answer, and then ends the connection as Drop says, DropFIN if it says nothing.
+	// Cut writes only the first Cut bytes of the answer, and then ends the connection as Drop says, DropFIN if it
+	// says nothing.
 	Cut int
 	// Mute never answers this request, nor any other of its connection, which stays up and is read.
 	Mute bool
@@ -176,8 +177,8 @@ func DropBefore() Verdict { return Verdict{Skip: true, Drop: DropFIN} }
 // DropAfter carries the request out and closes the connection instead of answering.
 func DropAfter() Verdict { return Verdict{Drop: DropFIN} }
 
-// Script is a Fault that gives the requests of one API the verdicts in turn, and lets through all others and whatever comes after the
-// last verdict.
+// Script is a Fault that gives the requests of one API the verdicts in turn, and lets through all others and
+// whatever comes after the last verdict.
 func Script(api protocol.APIKey, verdicts ...Verdict) func(*Request) Verdict {
 	return func(r *Request) Verdict {
 		if r.API != api || len(verdicts) == 0 {
@@ -216,7 +217,8 @@ type Partial struct {
 
 // ReadVerdict says how far to read a request. The zero value reads it whole.
 type ReadVerdict struct {
-	// After is how many bytes of the frame to read before Drop or Stall happens; it is not looked at without one of them.
+	// After is how many bytes of the frame to read before Drop or Stall happens; it is not looked at without one
+	// of them.
 	After int
 	Drop  Drop
 	Stall bool

@@ -153,7 +153,8 @@ func TestFaultCutTrickleRewrite(t *testing.T) {
 	assert.Len(t, c.values("t", 0), 4)
 }
 
-// KIP-219: from v6 the client is told and has to wait, before that the answer waits. Either way the broker does not serve the connection.
+// KIP-219: from v6 the client is told and has to wait, before that the answer waits. Either way the broker does
+// not serve the connection.
 func TestFaultThrottle(t *testing.T) {
 	c := faulty(t, Verdict{Throttle: 600 * time.Millisecond}, Verdict{}, Verdict{Throttle: 600 * time.Millisecond}, Verdict{Throttle: time.Second, ThrottleOnly: true})
 	r := c.do(one("a"), 9).(*protocol.ProduceResponse)

@@ -31,7 +31,8 @@ func (c *Cluster) fetchLocked(k *conn, j *job, b *protocol.FetchRequest) protoco
 	return nil
 }
 
-// fetchableLocked reports whether there is enough for an answer: MinBytes, or any error; and the partitions to wait for else.
+// fetchableLocked reports whether there is enough for an answer: MinBytes, or any error; and the partitions to
+// wait for else.
 func (c *Cluster) fetchableLocked(k *conn, j *job, b *protocol.FetchRequest) (bool, []*partition) {
 	if j.verdict.Code != protocol.None {
 		return true, nil
@@ -52,8 +53,8 @@ func (c *Cluster) fetchableLocked(k *conn, j *job, b *protocol.FetchRequest) (bo
 	return size >= int(b.MinBytes), partitions
 }
 
-// wakeFetchesLocked has the fetches that wait for p look again. They are answered by an event, not from here: the caller may be in
-// the middle of something.
+// wakeFetchesLocked has the fetches that wait for p look again. They are answered by an event, not from here: the
+// caller may be in the middle of something.
 func (c *Cluster) wakeFetchesLocked(p *partition) {
 	for _, f := range p.fetches {
 		if f.woken {
@@ -196,8 +197,8 @@ func (c *Cluster) listOffsetsLocked(k *conn, j *job, b *protocol.ListOffsetsRequ
 	return r
 }
 
-// lookup is what ListOffsets answers: the offset and timestamp for one of its special timestamps, or of the first record that is not
-// older; -1, -1 when there is none.
+// lookup is what ListOffsets answers: the offset and timestamp for one of its special timestamps, or of the first
+// record that is not older; -1, -1 when there is none.
 func (l *partitionLog) lookup(timestamp int64) (offset, found int64) {
 	switch timestamp {
 	case protocol.LatestTimestamp:

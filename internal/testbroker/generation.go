@@ -22,7 +22,8 @@ type Generation struct {
 	AutoCreateCode protocol.ErrorCode
 	// BadMagicCode is answered to message formats 0 and 1 in Produce v3 and up; None closes the connection.
 	BadMagicCode protocol.ErrorCode
-	// EmptyUnsupported has the answer to an ApiVersions version that is too new list nothing, instead of ApiVersions itself.
+	// EmptyUnsupported has the answer to an ApiVersions version that is too new list nothing, instead of
+	// ApiVersions itself.
 	EmptyUnsupported bool
 	// SilentUnknown never answers unknown APIs and versions, instead of closing the connection.
 	SilentUnknown bool

@@ -326,8 +326,8 @@ func (c *Cluster) outsideLocked(f func()) {
 	f()
 }
 
-// carryOutLocked does what a request asks for. A nil response means that there is none (acks 0, or a fetch that was parked); drop that
-// the connection has to end instead.
+// carryOutLocked does what a request asks for. A nil response means that there is none (acks 0, or a fetch that
+// was parked); drop that the connection has to end instead.
 func (c *Cluster) carryOutLocked(k *conn, j *job) (resp protocol.Message, drop bool) {
 	switch b := j.body.(type) {
 	case *protocol.ProduceRequest:
@@ -346,99 +346,6 @@ func (c *Cluster) carryOutLocked(k *conn, j *job) (resp protocol.Message, drop b
 		return findCoordinator(j, b), false
 	}
 	panic(fmt.Sprintf("testbroker: %T", j.body))
-}
-
-// answerLocked sends resp as the verdict has it. A nil resp is no answer.
-func (c *Cluster) answerLocked(k *conn, j *job, resp protocol.Message) {
-	v := &j.verdict
-	if v.Stall {
-		c.emitLocked(Action{Node: k.node.id, Conn: k.id, Kind: Stall})
-	}
-	if v.Mute {
-		k.muted = true
-	}
-	at := c.now.Add(v.Hold)
-	if v.Throttle > 0 {
-		setThrottle(resp, v.Throttle)
-		if !v.ThrottleOnly {
-			k.notBefore = later(k.notBefore, c.now.Add(v.Throttle))
-			if !throttledByClient(j.req.API, j.req.Version) {
-				at = at.Add(v.Throttle)
-			}
-		}
-	}
-	at = later(at, k.answerAt)
-	k.answerAt = at
-	if v.Drop != DropNot && v.Cut == 0 {
-		c.closeAtLocked(k, at, v.Drop)
-		return
-	}
-	if resp == nil {
-		k.inFlight--
-		return
-	}
-	if k.muted {
-		return
-	}
-	if v.Edit != nil {
-		c.outsideLocked(func() { v.Edit(resp) })
-	}
-	frame := encodeAnswer(j.req, resp)
-	if v.Rewrite != nil {
-		c.outsideLocked(func() { frame = v.Rewrite(frame) })
-	}
-	if v.Cut > 0 {
-		frame = frame[:min(v.Cut, len(frame))]
-	}
-	for v.Trickle > 0 && len(frame) > v.Trickle {
-		c.writeAtLocked(k, at, frame[:v.Trickle:v.Trickle], nil)
-		frame = frame[v.Trickle:]
-		at = at.Add(v.TricklePause)
-		k.answerAt = at
-	}
-	c.writeAtLocked(k, at, frame, j.entry)
-	if v.Cut > 0 {
-		c.closeAtLocked(k, at, max(v.Drop, DropFIN))
-	}
-}
-
-func encodeAnswer(req *Request, resp protocol.Message) []byte {
-	frame := make([]byte, 4, 128)
-	frame = protocol.AppendResponseHeader(frame, req.API, req.Version, req.CorrelationID)
-	frame = resp.AppendTo(frame, req.Version)
-	size := len(frame) - 4
-	frame[0], frame[1], frame[2], frame[3] = byte(size>>24), byte(size>>16), byte(size>>8), byte(size)
-	return frame
-}
-
-// writeAtLocked writes now or then. An entry says that with this its request is answered.
-func (c *Cluster) writeAtLocked(k *conn, at time.Time, b []byte, e *Entry) {
-	if k.scheduled > 0 || at.After(c.now) {
-		k.scheduled++
-		c.due.push(event{at: at, kind: eventWrite, conn: k, bytes: b, entry: e})
-		return
-	}
-	c.writeLocked(k, b, e)
-}
-
-func (c *Cluster) writeLocked(k *conn, b []byte, e *Entry) {
-	if k.ended || k.gone {
-		return
-	}
-	if e != nil {
-		e.Answered = c.now
-		k.inFlight--
-	}
-	c.emitLocked(Action{Node: k.node.id, Conn: k.id, Kind: Write, Bytes: b})
-}
-
-func (c *Cluster) closeAtLocked(k *conn, at time.Time, how Drop) {
-	if k.scheduled > 0 || at.After(c.now) {
-		k.scheduled++
-		c.due.push(event{at: at, kind: eventClose, conn: k, how: how})
-		return
-	}
-	c.dropLocked(k, how)
 }
 
 // runDueLocked does everything whose time has come, in order.
@@ -475,41 +382,4 @@ func (j *job) keep() {
 			p.Records = bytes.Clone(p.Records)
 		}
 	}
-}
-
-// setThrottle puts a throttle time into a response that has one.
-func setThrottle(resp protocol.Message, d time.Duration) {
-	ms := int32(d / time.Millisecond)
-	switch r := resp.(type) {
-	case *protocol.ProduceResponse:
-		r.ThrottleTimeMs = ms
-	case *protocol.FetchResponse:
-		r.ThrottleTimeMs = ms
-	case *protocol.ListOffsetsResponse:
-		r.ThrottleTimeMs = ms
-	case *protocol.MetadataResponse:
-		r.ThrottleTimeMs = ms
-	case *protocol.ApiVersionsResponse:
-		r.ThrottleTimeMs = ms
-	case *protocol.InitProducerIdResponse:
-		r.ThrottleTimeMs = ms
-	case *protocol.FindCoordinatorResponse:
-		r.ThrottleTimeMs = ms
-	}
-}
-
-// throttledByClient reports whether it is the client that has to wait after an answer (KIP-219); before that the
-// broker let the answer wait.
-func throttledByClient(key protocol.APIKey, version int16) bool {
-	switch key {
-	case protocol.KeyProduce, protocol.KeyMetadata:
-		return version >= 6
-	case protocol.KeyFetch:
-		return version >= 8
-	case protocol.KeyListOffsets:
-		return version >= 3
-	case protocol.KeyAPIVersions, protocol.KeyFindCoordinator:
-		return version >= 2
-	}
-	return version >= 1
 }

@@ -59,8 +59,8 @@ func (c *Cluster) Journal(since int64) []Entry {
 	return c.journal.since(since)
 }
 
-// Await waits until the journal has an entry, from number since on, that match accepts, and returns the first one. Results and answers of a
-// request may come after its entry.
+// Await waits until the journal has an entry, from number since on, that match accepts, and returns the first one.
+// Results and answers of a request may come after its entry.
 func (c *Cluster) Await(ctx context.Context, since int64, match func(Entry) bool) (Entry, error) {
 	for {
 		c.mu.Lock()

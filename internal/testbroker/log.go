@@ -88,8 +88,8 @@ func (l *partitionLog) deleteBefore(offset int64) {
 	}
 }
 
-// truncateTo takes away the records from offset on, and with the first of them the rest of its batch; producer state becomes what the
-// batches that are left make it.
+// truncateTo takes away the records from offset on, and with the first of them the rest of its batch; producer
+// state becomes what the batches that are left make it.
 func (l *partitionLog) truncateTo(offset int64) {
 	for n := len(l.batches); n > 0 && l.batches[n-1].last() >= offset; n-- {
 		l.end = l.batches[n-1].base

@@ -4,8 +4,8 @@ import (
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
-// produceLocked appends what a Produce request brings. drop says that the connection has to be closed: with acks 0 that is
-// the only way to tell of an error (S-90).
+// produceLocked appends what a Produce request brings. drop says that the connection has to be closed: with acks 0
+// that is the only way to tell of an error (S-90).
 func (c *Cluster) produceLocked(k *conn, j *job, b *protocol.ProduceRequest) (resp protocol.Message, drop bool) {
 	r := &protocol.ProduceResponse{Topics: make([]protocol.ProduceResponseTopic, len(b.Topics))}
 	results := make([]Result, len(j.req.Batches))
@@ -143,8 +143,9 @@ func (c *Cluster) appendLocked(k *conn, p *partition, b *Batch, raw []byte) (Res
 	return Result{BaseOffset: base, Appended: true}, appendTime
 }
 
-// noteSeenLocked holds the client to delivery's second rule: what may be in a log under a sequence stays what it is. A batch that was
-// refused in a way that leaves no doubt may come again with other bytes (split, for instance).
+// noteSeenLocked holds the client to delivery's second rule: what may be in a log under a sequence stays what it
+// is. A batch that was refused in a way that leaves no doubt may come again with other bytes (split, for
+// instance).
 func (c *Cluster) noteSeenLocked(k *conn, j *job, p *partition, b *Batch, res Result) {
 	if b.ProducerID < 0 || b.check.code != protocol.None {
 		return

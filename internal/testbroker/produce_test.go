@@ -37,8 +37,8 @@ func TestProduceStoresRecords(t *testing.T) {
 	c.Check(t)
 }
 
-// PRQ-01, PRQ-02, DRB-05, DRB-06, DRB-07, DRC-02, DRC-04, DRC-05, DRC-06, DRC-07: each is kept as a violation; what Kafka refuses is refused
-// with its code, and nothing stored.
+// PRQ-01, PRQ-02, DRB-05, DRB-06, DRB-07, DRC-02, DRC-04, DRC-05, DRC-06, DRC-07: each is kept as a violation;
+// what Kafka refuses is refused with its code, and nothing stored.
 func TestProduceRefusesBadBatches(t *testing.T) {
 	change := func(f func(b []byte)) []byte {
 		b := plain("one", "two")
@@ -282,7 +282,8 @@ func TestProduceIdempotent(t *testing.T) {
 	c.Check(t)
 }
 
-// Delivery rule 2, C4: a sequence that may be in a log stays with its bytes; one that was refused for certain is free again.
+// Delivery rule 2, C4: a sequence that may be in a log stays with its bytes; one that was refused for certain is
+// free again.
 func TestProduceSameSequenceOtherBytes(t *testing.T) {
 	tests := []struct {
 		name    string

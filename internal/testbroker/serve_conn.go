@@ -13,11 +13,12 @@ import (
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
-// maxUnwritten is how many bytes of answers may wait for a client that does not read before its requests are no longer read.
+// maxUnwritten is how many bytes of answers may wait for a client that does not read before its requests are no
+// longer read.
 const maxUnwritten = 32 << 20
 
-// lingerTime is how long a connection that the broker closes is drained, so that the client gets all that was written and a FIN: closing
-// with unread bytes would reset it.
+// lingerTime is how long a connection that the broker closes is drained, so that the client gets all that was
+// written and a FIN: closing with unread bytes would reset it.
 const lingerTime = time.Second
 
 // partialHead is how much of a request FaultRead gets to see.
@@ -164,8 +165,8 @@ func (k *serverConn) partial(size int, head []byte) Partial {
 	return p
 }
 
-// mayRead waits while the client does not take its answers. False means that nothing more is to be read: it waits for the end of a
-// stalled connection first.
+// mayRead waits while the client does not take its answers. False means that nothing more is to be read: it waits
+// for the end of a stalled connection first.
 func (k *serverConn) mayRead() bool {
 	k.mu.Lock()
 	if k.stalled {
