@@ -56,7 +56,6 @@ func (c *Cluster) DeleteTopic(name string) error {
 		delete(c.byID, t.id)
 		c.topics = slices.DeleteFunc(c.topics, func(o *topic) bool { return o == t })
 		for _, p := range t.partitions {
-			p.deleted = true
 			c.wakeFetchesLocked(p)
 		}
 		c.noteLocked(0, "topic %s deleted", name)

@@ -78,7 +78,6 @@ type partition struct {
 	epoch    int32
 	replicas []int32
 	readyAt  time.Time // the leader refuses records before that
-	deleted  bool
 	log      *partitionLog
 	seen     *seenBatches
 	fetches  []*pendingFetch // parked fetches that wait for records here
