@@ -450,7 +450,7 @@ func TestConfigDeliveryTimeout(t *testing.T) {
 		{"the default request timeout and linger", 30*time.Second + 5*time.Millisecond, 0, 0, 30*time.Second + 5*time.Millisecond, false},
 		{"default raised for linger", 0, time.Hour, 0, time.Hour + 30*time.Second, true},
 		{"default raised for the request timeout", 0, 0, 3 * time.Minute, 3*time.Minute + 5*time.Millisecond, true},
-		{"default raised, but no further than 32 bits", 0, maxInt32Millis, maxInt32Millis, maxInt32Millis, true},
+		{"default raised, but no further than 32 bits", 0, longestTime, longestTime, longestTime, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := valid()

@@ -86,7 +86,7 @@ func (c Config) withDefaults() Config {
 	or(&c.RequestTimeout, defaultRequestTimeout)
 	or(&c.MaxBlock, defaultMaxBlock)
 	or(&c.Linger, defaultLinger)
-	or(&c.DeliveryTimeout, min(max(defaultDeliveryTimeout, max(c.Linger, 0)+c.RequestTimeout), maxInt32Millis))
+	or(&c.DeliveryTimeout, min(max(defaultDeliveryTimeout, max(c.Linger, 0)+c.RequestTimeout), longestTime))
 	or(&c.MaxRequestSize, defaultMaxRequestSize)
 	or(&c.BatchSize, defaultBatchSize)
 	c.BatchSize = min(c.BatchSize, c.MaxRequestSize)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// maxInt32Millis is the longest time that Kafka's protocol and Java's int settings can say.
-const maxInt32Millis = math.MaxInt32 * time.Millisecond
+// longestTime is the longest time that Kafka's protocol and Java's int settings can say.
+const longestTime = math.MaxInt32 * time.Millisecond
 
 // Validate reports everything that is wrong with c: each complaint is a [*ConfigError] that names the field
 // and its Java name, all of them joined. [New] calls it.
@@ -112,8 +112,8 @@ func (c Config) validateDurations(bad *complaints) {
 		{"Linger", "linger.ms", c.Linger},
 		{"TransactionTimeout", "transaction.timeout.ms", c.TransactionTimeout},
 	} {
-		if d.value > maxInt32Millis {
-			bad.add(d.field, d.property, "is %v, more than %v", d.value, maxInt32Millis)
+		if d.value > longestTime {
+			bad.add(d.field, d.property, "is %v, more than %v", d.value, longestTime)
 		}
 	}
 	if c.MetadataMaxIdle > 0 && c.MetadataMaxIdle < 5*time.Second {
