@@ -42,6 +42,10 @@ var allowed = map[string][]string{
 	},
 
 	// Beside the library.
+	"internal/sim": {
+		"accumulator", "bufferpool", "internal/dispatch", "internal/metrics", "internal/txn", "metadata", "netclient", "partitioner",
+		"protocol", "sender", "internal/testbroker", "internal/compress", "internal/invariants",
+	},
 	"internal/testbroker":    {"protocol", "internal/compress", "internal/invariants"},
 	"internal/archtest":      {},
 	"netclient/selectortest": {"netclient", "protocol", "internal/simnet", "internal/testbroker"},
@@ -56,7 +60,7 @@ var thirdParty = map[string][]string{
 }
 
 // forTests are what every test may import besides.
-var forTests = []string{"internal/testbroker", "internal/simnet", "internal/metrics", "internal/invariants", "internal/compress", "netclient/selectortest"}
+var forTests = []string{"internal/sim", "internal/testbroker", "internal/simnet", "internal/metrics", "internal/invariants", "internal/compress", "netclient/selectortest"}
 
 func TestImportsFollowTheLayers(t *testing.T) {
 	for _, f := range load(t) {
