@@ -47,6 +47,7 @@ type conn struct {
 	idle    bool          // the writer waits for wake
 	writing bool          // the writer is in a write
 	oneWay  bool          // requests without response were sent: nobody will say that they arrived
+	deaf    bool          // responses are not reported any more
 	unread  int           // bytes of payload reported since poll number seenAt
 	seenAt  uint64
 	sock    net.Conn // the socket, below TLS, once up. Closing it ends every read and write
@@ -180,29 +181,36 @@ func (c *conn) readLoop() error {
 // received reports a response and returns a buffer for the next one.
 //
 // A reader that is a whole maximal response ahead of the client waits for it, so that a broker gone
-// mad cannot fill the memory between two polls.
+// mad cannot fill the memory between two polls. When the connection is closing anyway it does not wait but
+// stops reporting: what it reads then is read only so that the broker can finish.
 func (c *conn) received(payload []byte) []byte {
 	s := c.sel
 	s.mu.Lock()
-	s.events = append(s.events, Event{Kind: Received, Node: c.node.ID, Payload: payload})
-	buf := s.bufferLocked()
+	if c.seenAt != s.polls {
+		c.seenAt, c.unread = s.polls, 0
+	}
+	ahead := c.unread > s.cfg.MaxResponseSize
+	for ahead && c.state == up {
+		s.full = append(s.full, c)
+		s.mu.Unlock()
+		<-c.room
+		s.mu.Lock()
+		ahead = c.seenAt == s.polls
+	}
+	c.deaf = c.deaf || ahead
+	if c.deaf {
+		s.mu.Unlock()
+		return payload
+	}
 	if c.seenAt != s.polls {
 		c.seenAt, c.unread = s.polls, 0
 	}
 	c.unread += len(payload) + frameOverhead
-	ahead, wait := c.unread > s.cfg.MaxResponseSize, c.state == up
-	if ahead && wait {
-		s.full = append(s.full, c)
-	}
+	s.events = append(s.events, Event{Kind: Received, Node: c.node.ID, Payload: payload})
+	buf := s.bufferLocked()
 	signal := s.wakeLocked()
 	s.mu.Unlock()
 	s.wakePoller(signal)
-	switch {
-	case ahead && wait:
-		<-c.room // becomeClosing and close do not let it wait either
-	case ahead:
-		c.sock.Close() // the last moment was meant for the answers to a few requests
-	}
 	return buf
 }
 

@@ -30,6 +30,9 @@ type bed struct {
 	net *simnet.Network
 	sel *netclient.TCPSelector
 	now time.Time
+
+	scripts   sync.WaitGroup
+	listeners []net.Listener
 }
 
 // newBed must be called in a bubble. What cfg says about the network is replaced, unless it is set.
@@ -40,7 +43,13 @@ func newBed(t *testing.T, cfg netclient.TCPConfig) *bed {
 	}
 	cfg.LookupHost = b.net.LookupHost
 	b.sel = netclient.NewTCPSelector(cfg)
-	t.Cleanup(b.sel.Shutdown)
+	t.Cleanup(func() {
+		b.sel.Shutdown()
+		for _, l := range b.listeners {
+			l.Close()
+		}
+		b.scripts.Wait() // they need time to see the end, which only passes while the test runs
+	})
 	return b
 }
 
@@ -48,19 +57,19 @@ func newBed(t *testing.T, cfg netclient.TCPConfig) *bed {
 func (b *bed) serve(address string, script func(n int, c net.Conn)) {
 	l, err := b.net.Listen(address)
 	require.NoError(b.t, err)
-	b.t.Cleanup(func() { l.Close() })
-	go func() {
+	b.listeners = append(b.listeners, l)
+	b.scripts.Go(func() {
 		for n := 1; ; n++ {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go func() {
+			b.scripts.Go(func() {
 				defer c.Close()
 				script(n, c)
-			}()
+			})
 		}
-	}()
+	})
 }
 
 // broker is a script that answers ApiVersions and then lets the connection be.
