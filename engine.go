@@ -83,7 +83,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		Decompress: func(codec protocol.Codec, src []byte, maxSize int) ([]byte, error) {
 			return compress.Decompress(codec, nil, src, maxSize)
 		},
-		Sealers:             runtime.GOMAXPROCS(0) - 1,
+		Sealers:             sealers(set.Config),
 		Pool:                e.pool,
 		StickyThreshold:     set.PartitionerStickyBytes,
 		Adaptive:            !set.DisableAdaptivePartitioning,
@@ -356,4 +356,20 @@ func (e *engine) metrics() Metrics {
 	e.set.BufferAvailableBytes.Set(e.pool.Available())
 	e.set.WaitingThreads.Set(int64(e.pool.Waiting()))
 	return snapshot(e.set, time.Now())
+}
+
+// compressorMemory bounds what the compressors of one producer hold.
+const compressorMemory = 48 << 20
+
+// sealers is how many goroutines compress: one processor is left to the application, and at high levels the
+// encoders' memory is what bounds them (zstd 7 and up takes 7 MiB each; FC-038).
+func sealers(c Config) int {
+	if c.Compression == None {
+		return 0
+	}
+	n := runtime.GOMAXPROCS(0) - 1
+	if each := compress.Footprint(c.Compression.codec(), c.CompressionLevel); each > 0 {
+		n = min(n, int(max(compressorMemory/each, 1)))
+	}
+	return n
 }

@@ -278,15 +278,18 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 			return err
 		}
 	case noMemory:
+		if at.granted != nil {
+			// An earlier grant that no longer suffices goes back first: two large records could each hold what
+			// the other needs.
+			a.pool.Release(at.granted)
+			at.granted = nil
+		}
 		granted, err := a.pool.Allocate(ctx, nil, at.need, false, *maxWait)
 		if err != nil {
 			if errors.Is(err, bufferpool.ErrClosed) {
 				return ErrClosed
 			}
 			return fmt.Errorf("append to %v: %w", d.tp, err)
-		}
-		if at.granted != nil { // an earlier grant that no longer sufficed
-			a.pool.Release(at.granted)
 		}
 		at.granted = granted
 	}

@@ -9,8 +9,8 @@ import (
 
 // Gate is what idempotence needs when a batch is drained. Its methods are called by the sender, with no lock held.
 type Gate interface {
-	// MayDrain reports whether the first batch of a partition may be sent now.
-	MayDrain(first *ProducerBatch) bool
+	// MayDrain reports whether the first batch of a partition may be sent to node now.
+	MayDrain(first *ProducerBatch, node int32) bool
 	// Stamp gives a batch that has none its producer id, epoch and sequence, by SetProducer.
 	Stamp(b *ProducerBatch)
 }
@@ -29,7 +29,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 	total, first := 0, len(dst)
 	for k := n.ready.n; k > 0; k-- {
 		d := n.ready.head
-		b, v := a.take(d, maxBytes-total, len(dst) == first, now, g)
+		b, v := a.take(d, n.id, maxBytes-total, len(dst) == first, now, g)
 		switch v {
 		case taken:
 			total += b.size
@@ -62,7 +62,7 @@ func (a *RecordAccumulator) piggyback(dst []*ProducerBatch, n *node, room int, n
 		if d.lingerEnds.Sub(now) > a.cfg.Linger/2 {
 			break
 		}
-		b, v := a.take(d, room, false, now, g)
+		b, v := a.take(d, n.id, room, false, now, g)
 		switch v {
 		case taken:
 			room -= b.size
@@ -91,7 +91,7 @@ const (
 )
 
 // take pops the first batch of d, closed and stamped.
-func (a *RecordAccumulator) take(d *deque, room int, only bool, now time.Time, g Gate) (*ProducerBatch, takeResult) {
+func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now time.Time, g Gate) (*ProducerBatch, takeResult) {
 	d.mu.Lock()
 	b := d.front()
 	if b == nil {
@@ -125,7 +125,7 @@ func (a *RecordAccumulator) take(d *deque, room int, only bool, now time.Time, g
 		return nil, held
 	}
 	if g != nil {
-		if !g.MayDrain(b) {
+		if !g.MayDrain(b, node) {
 			return nil, held
 		}
 		if !b.stamped {

@@ -62,7 +62,8 @@ func decide(code protocol.ErrorCode, idempotent bool, records int32) outcome {
 // unknownFate reports whether a refusal leaves open if the batch was written.
 func unknownFate(code protocol.ErrorCode) bool {
 	switch code {
-	case protocol.RequestTimedOut, protocol.NotEnoughReplicasAfterAppend, protocol.UnknownServerError, protocol.NetworkException:
+	case protocol.RequestTimedOut, protocol.NotEnoughReplicasAfterAppend, protocol.UnknownServerError,
+		protocol.NetworkException, protocol.KafkaStorageError:
 		return true
 	}
 	return false

@@ -74,7 +74,7 @@ func (s *Sender) send(node int32, version int16, now time.Time) {
 			r.enc.Partition(b.Partition(), b.Slabs(), b.Size())
 			b.Hold()
 			if s.txn != nil {
-				s.txn.Sent(b)
+				s.txn.Sent(b, node)
 			}
 			if s.cfg.MaxInFlight == 1 {
 				s.acc.Mute(b)

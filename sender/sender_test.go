@@ -180,3 +180,33 @@ func TestOneBatchPerPartitionAndRequest(t *testing.T) {
 		}
 	}
 }
+
+// appendEntry appends a record under an entry of the book; it fails where the accumulator does.
+func (w *world) appendEntry(topic string, partition int32, value string, e *entry) error {
+	err := w.Append(topic, partition, nil, []byte(value), func(r accumulator.Result, err error) {
+		e.calls++
+		e.result, e.err = r, err
+		w.done = append(w.done, value)
+	})
+	if err == nil {
+		w.book[value] = e
+		w.sent = append(w.sent, value)
+	}
+	return err
+}
+
+// inOrder checks that a partition holds its records in the order in which they were sent.
+func (w *world) inOrder(topic string, partition int32) {
+	w.t.Helper()
+	at := map[string]int{}
+	for i, v := range w.sent {
+		at[v] = i
+	}
+	last := -1
+	for _, v := range w.values(topic, partition) {
+		if at[v] < last {
+			w.t.Errorf("%s-%d: %.20q stands behind a later record", topic, partition, v)
+		}
+		last = max(last, at[v])
+	}
+}

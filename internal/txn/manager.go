@@ -35,6 +35,7 @@ type partition struct {
 
 	inFlight []*accumulator.ProducerBatch // stamped and not Done, by sequence
 	onWire   int                          // of those, how many have an answer due
+	node     int32                        // which node owes the answers, while any are due
 	bump     bool                         // sequences have to begin anew, under a new epoch
 	// gap, where hasGap, is a sequence that the leader is known not to have: nothing from there on can
 	// have been written under id either, since leaders take sequences only in order.
@@ -83,12 +84,17 @@ func (m *Manager) partition(tp protocol.TopicPartition) *partition {
 	return p
 }
 
-// MayDrain reports whether the first batch of a partition may be sent now.
-func (m *Manager) MayDrain(b *accumulator.ProducerBatch) bool {
+// MayDrain reports whether the first batch of a partition may be sent to node now.
+func (m *Manager) MayDrain(b *accumulator.ProducerBatch, node int32) bool {
 	if !m.id.Valid() || m.fatal != nil {
 		return false
 	}
 	p := m.partition(b.TopicPartition())
+	if p.onWire > 0 && p.node != node {
+		// The leader moved. While the old one still owes answers nothing goes to the new one: what it took would push
+		// the batches in doubt out of the five that brokers remember, and their retry would look like a gap (FC-009).
+		return false
+	}
 	if p.bump {
 		// What may have been written has to be resolved under the old epoch first, by the same bytes; all
 		// else waits for the new one.
@@ -129,8 +135,12 @@ func (p *partition) restart(id protocol.ProducerID) {
 	p.id, p.next, p.acked, p.last, p.lastOffset, p.hasGap = id, 0, false, -1, -1, false
 }
 
-// Sent notes that b was handed to a connection.
-func (m *Manager) Sent(b *accumulator.ProducerBatch) { m.partition(b.TopicPartition()).onWire++ }
+// Sent notes that b was handed to node's connection.
+func (m *Manager) Sent(b *accumulator.ProducerBatch, node int32) {
+	p := m.partition(b.TopicPartition())
+	p.onWire++
+	p.node = node
+}
 
 // Landed notes that b's answer came, or never will. What it was is told next, by Succeeded,
 // Failed or Retried.
@@ -214,14 +224,18 @@ func (m *Manager) Lost(b *accumulator.ProducerBatch, logStart int64) bool {
 	return true
 }
 
-// Splitting notes that b was refused as too large, so that nothing stands in the log for its sequence, nor for a
-// later one.
+// Splitting notes that b was refused as too large and will be sent in parts. The refusal says that nothing stands in the
+// log for its sequence, nor for a later one; the parts can then have its sequences. Where an earlier attempt's fate is
+// unknown, other bytes must not come under the same sequences all the same: the epoch moves on first.
 func (m *Manager) Splitting(b *accumulator.ProducerBatch) {
 	p := m.partition(b.TopicPartition())
-	b.SetMayBeWritten(false)
 	if b.Producer() == p.id {
 		p.missing(b.Sequence())
+		if b.MayBeWritten() {
+			m.wantBump(p)
+		}
 	}
+	b.SetMayBeWritten(false)
 }
 
 // Split puts the parts of a batch in its place; they share its sequences.
