@@ -356,6 +356,7 @@ func TestNetworkMetrics(t *testing.T) {
 		assert.EqualValues(t, 1, m.ConnectionCloseTotal.Load())
 		b.net.BlackHole("10.0.0.1:9092", true)
 		b.failed(node1)
+		b.net.BlackHole("10.0.0.1:9092", false)
 		assert.EqualValues(t, 1, m.ConnectionCreationTotal.Load(), "an attempt is no connection")
 		assert.EqualValues(t, 0, m.ConnectionCount.Load())
 	})
