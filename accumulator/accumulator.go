@@ -94,6 +94,9 @@ type RecordAccumulator struct {
 	incomplete incompleteSet
 	seal       sealers
 	batches    sync.Pool
+	// waits keeps Wait from making a channel for each call. It is no global: a channel made in a testing/synctest bubble
+	// must not turn up in another one.
+	waits sync.Pool
 
 	// Owned by the sender goroutine.
 	s senderState
@@ -121,6 +124,7 @@ func New(cfg Config) *RecordAccumulator {
 		rawLimit: int(max(min(int64(cfg.BatchSize)*16, cfg.Pool.Total()/4), int64(cfg.BatchSize))),
 	}
 	a.batches.New = func() any { return &ProducerBatch{a: a} }
+	a.waits.New = func() any { return make(chan struct{}, 1) }
 	a.s.init(a)
 	a.seal.init(a)
 	return a

@@ -94,9 +94,6 @@ type waiter struct {
 	done  bool // close ch rather than send to it
 }
 
-// waiterPool keeps Wait from making a channel for each call.
-var waiterPool = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
-
 // Handle is one record's place in a batchResult: a future, as a value. The zero Handle stands for no record.
 type Handle struct {
 	r *batchResult
@@ -133,6 +130,11 @@ func (h Handle) get() (Result, error) {
 	return h.r.out.of(h.r.topic, h.r.part, int(h.i), s)
 }
 
+// unknown is what is told of a record whose fate is not known: no offset, and least of all offset 0.
+func (r *batchResult) unknown() Result {
+	return Result{Topic: r.topic, Partition: r.part, Offset: -1, KeySize: -1, ValueSize: -1}
+}
+
 // Wait returns what became of the record, once that is known, or ctx's error.
 func (h Handle) Wait(ctx context.Context) (Result, error) {
 	for {
@@ -142,11 +144,12 @@ func (h Handle) Wait(ctx context.Context) (Result, error) {
 			return h.get()
 		}
 		if err := ctx.Err(); err != nil {
-			return Result{}, context.Cause(ctx)
+			return r.unknown(), context.Cause(ctx)
 		}
-		ch := waiterPool.Get().(chan struct{})
+		pool := &r.a.waits
+		ch := pool.Get().(chan struct{})
 		if !r.add(waiter{ch: ch, index: h.i}) {
-			waiterPool.Put(ch)
+			pool.Put(ch)
 			continue
 		}
 		r.hurry()
@@ -158,14 +161,14 @@ func (h Handle) Wait(ctx context.Context) (Result, error) {
 			case <-done:
 				if !h.remove(ch) {
 					<-ch // it was told already, or will be in a moment
-					waiterPool.Put(ch)
+					pool.Put(ch)
 					continue
 				}
-				waiterPool.Put(ch)
-				return Result{}, context.Cause(ctx)
+				pool.Put(ch)
+				return r.unknown(), context.Cause(ctx)
 			}
 		}
-		waiterPool.Put(ch)
+		pool.Put(ch)
 	}
 }
 
