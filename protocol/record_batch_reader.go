@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 
 	"github.com/kafka-reservoir/producer/protocol/internal/wire"
 )
@@ -57,7 +58,8 @@ func ReadBatchHeader(b []byte) (BatchHeader, error) {
 	if h.Magic != 2 {
 		return BatchHeader{}, fmt.Errorf("record batch: magic %d instead of 2: %w", h.Magic, InvalidRecord)
 	}
-	if h.BatchLength < BatchHeaderSize-batchOverhead {
+	// The upper limit lets Size be an int on every machine.
+	if h.BatchLength < BatchHeaderSize-batchOverhead || h.BatchLength > math.MaxInt32-batchOverhead {
 		return BatchHeader{}, fmt.Errorf("record batch: length %d, a header alone has %d: %w",
 			h.BatchLength, BatchHeaderSize-batchOverhead, CorruptMessage)
 	}
