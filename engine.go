@@ -115,6 +115,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		MaxResponseSize: set.MaxResponseSize,
 		SendBuffer:      set.SendBuffer,
 		ReceiveBuffer:   set.ReceiveBuffer,
+		Metrics:         e.set,
 	}), e.md)
 	e.sender = sender.New(sender.Config{
 		ClientID:        set.ClientID,
@@ -153,9 +154,6 @@ func (e *engine) clientConfig() netclient.Config {
 		Rand:                      rand.IntN,
 		Logger:                    set.Logger,
 		ConnectDone: func(n protocol.Node, took time.Duration, err error) {
-			if err == nil {
-				e.set.ConnectionCreationTotal.Add(1)
-			}
 			if trace.ConnectDone != nil {
 				trace.ConnectDone(n.ID, n.Addr(), took, err)
 			}
@@ -164,15 +162,11 @@ func (e *engine) clientConfig() netclient.Config {
 			n := e.set.Node(node)
 			e.set.RequestTotal.Add(1)
 			e.set.RequestSize.Observe(int64(written))
-			e.set.OutgoingByteTotal.Add(written)
 			n.RequestTotal.Add(1)
 			n.RequestSize.Observe(int64(written))
-			n.OutgoingByteTotal.Add(written)
 			if err == nil {
 				e.set.ResponseTotal.Add(1)
-				e.set.IncomingByteTotal.Add(read)
 				n.ResponseTotal.Add(1)
-				n.IncomingByteTotal.Add(read)
 				n.RequestLatency.ObserveDuration(took)
 			}
 			if trace.RequestDone != nil {

@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,7 +115,7 @@ func (p *KafkaProducer[K, V]) send(ctx context.Context, r *Record[K, V], cb Call
 		return p.append(ctx, view, &rec, cb, future, maxWait)
 	}
 	s := scratches.Get().(*scratch)
-	s.headers = r.Headers
+	s.headers = slices.Clip(r.Headers) // a serializer must not append into spare room of the caller's slice
 	if rec.Key, err = p.key.Serialize(s.key[:0], r.Topic, &s.headers, r.Key); err != nil {
 		s.put()
 		return p.refuse(r.Topic, rec.Partition, cb, &SerializationError{Topic: r.Topic, Part: "key", Err: err}, future)

@@ -123,6 +123,7 @@ func (s *Sender) Run(now time.Time) {
 	})
 	s.acc.Shutdown()
 	s.client.Close()
+	s.cfg.Metrics.RequestsInFlight.Set(0)
 	s.md.Close()
 	s.disp.Close()
 }
@@ -245,6 +246,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 		timeout = min(timeout, s.cfg.Linger)
 	}
 	s.refreshNodes(now)
+	s.cfg.Metrics.RequestsInFlight.Set(int64(s.client.InFlight()))
 	if !s.acc.PrepareSleep(now, now.Add(timeout)) {
 		timeout = 0
 	}
