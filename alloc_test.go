@@ -24,19 +24,27 @@ func TestRecordsDoNotAllocate(t *testing.T) {
 	}
 	t.Run("SendFunc", func(t *testing.T) {
 		ceiling(t, producer.Bytes(), producer.Bytes(), []byte("key"), make([]byte, 100),
-			func(p *producer.KafkaProducer[[]byte, []byte], r producer.Record[[]byte, []byte]) { p.SendFunc(t.Context(), r, done) })
+			func(p *producer.KafkaProducer[[]byte, []byte], r producer.Record[[]byte, []byte]) {
+				p.SendFunc(t.Context(), r, done)
+			})
 	})
 	t.Run("Send", func(t *testing.T) {
 		ceiling(t, producer.String(), producer.Bytes(), "key", make([]byte, 100),
-			func(p *producer.KafkaProducer[string, []byte], r producer.Record[string, []byte]) { p.Send(t.Context(), r) })
+			func(p *producer.KafkaProducer[string, []byte], r producer.Record[string, []byte]) {
+				p.Send(t.Context(), r)
+			})
 	})
 	t.Run("without a key", func(t *testing.T) {
 		ceiling(t, producer.Null(), producer.String(), struct{}{}, "a value of no great length",
-			func(p *producer.KafkaProducer[struct{}, string], r producer.Record[struct{}, string]) { p.SendFunc(t.Context(), r, done) })
+			func(p *producer.KafkaProducer[struct{}, string], r producer.Record[struct{}, string]) {
+				p.SendFunc(t.Context(), r, done)
+			})
 	})
 	t.Run("with a scratch buffer", func(t *testing.T) {
 		ceiling(t, producer.Int64(), producer.UUID(), 42, [16]byte{1},
-			func(p *producer.KafkaProducer[int64, [16]byte], r producer.Record[int64, [16]byte]) { p.SendFunc(t.Context(), r, done) })
+			func(p *producer.KafkaProducer[int64, [16]byte], r producer.Record[int64, [16]byte]) {
+				p.SendFunc(t.Context(), r, done)
+			})
 	})
 }
 
