@@ -152,8 +152,10 @@ type attempt struct {
 	granted [][]byte // slabs that a wait brought
 	need    int      // bytes to allocate (noMemory)
 	h       Handle
-	wake    bool           // the sender should look
-	toSeal  *ProducerBatch // closed by this append: compress it
+	wake    bool // the sender should look
+	// toSeal were closed by this append, to be compressed: the batch that was too full for the record, and
+	// the record's own if it fills that.
+	toSeal [2]*ProducerBatch
 }
 
 // Append puts r into a batch of its partition. It waits for the node's share of the buffer and for
@@ -189,7 +191,7 @@ func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, c
 	body := protocol.RecordBodySize(timestamp-b.baseTS, int32(n), r.Key, r.Value, r.Headers)
 	size := protocol.RecordSize(body)
 	slab := b.slabs[b.at]
-	if size > cap(slab)-len(slab) || !b.fits(size) {
+	if size > cap(slab)-len(slab) || !b.fits(size+1) { // one that fills the batch closes it
 		return Handle{}, false
 	}
 	var h Handle
@@ -219,9 +221,11 @@ func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, 
 	for {
 		v := a.tryAppend(d, t, md, choice, r, &at)
 		d.mu.Unlock()
-		if at.toSeal != nil {
-			a.seal.submit(at.toSeal)
-			at.toSeal = nil
+		for i, b := range at.toSeal {
+			if b != nil {
+				a.seal.submit(b)
+				at.toSeal[i] = nil
+			}
 		}
 		if at.wake {
 			at.wake = false
@@ -413,7 +417,7 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 			a.claimWake(at)
 		}
 	}
-	full := b.codec == protocol.CodecNone && b.size >= b.limit
+	full := b.full()
 	if full {
 		a.closeTail(d, b, at)
 	}
@@ -470,7 +474,11 @@ func (a *RecordAccumulator) takeSlabs(b *ProducerBatch, n int, small bool, at *a
 func (a *RecordAccumulator) closeTail(d *deque, b *ProducerBatch, at *attempt) {
 	a.closeLocked(d, b)
 	if b.is(stateClosed) {
-		at.toSeal = b
+		if at.toSeal[0] == nil {
+			at.toSeal[0] = b
+		} else {
+			at.toSeal[1] = b
+		}
 	}
 	a.signal(d)
 	if b.share == nil || b.share.unsent.Load() >= b.share.wakeClosed.Load() {

@@ -218,7 +218,20 @@ func (b *ProducerBatch) fits(n int) bool {
 	if b.size+n > b.a.rawLimit {
 		return false
 	}
-	return protocol.BatchHeaderSize+int(float64(b.size-protocol.BatchHeaderSize)*b.estimate)+n <= b.limit
+	return b.estimated()+n <= b.limit
+}
+
+// full reports whether nothing more will fit: such a batch need not linger.
+func (b *ProducerBatch) full() bool {
+	if b.codec == protocol.CodecNone {
+		return b.size >= b.limit
+	}
+	return b.size >= b.a.rawLimit || b.estimated() >= b.limit
+}
+
+// estimated is the size of the batch once it is compressed, by how well its topic did before.
+func (b *ProducerBatch) estimated() int {
+	return protocol.BatchHeaderSize + int(float64(b.size-protocol.BatchHeaderSize)*b.estimate)
 }
 
 // room is what is left in the slabs it has.
