@@ -143,7 +143,7 @@ func (p *BufferPool) wait(ctx context.Context, w *waiter, had int, maxWait time.
 	case <-w.timer.C:
 		gaveUp = errTimeIsUp
 	case <-ctx.Done():
-		gaveUp = fmt.Errorf("waiting for buffer memory: %w", ctx.Err())
+		gaveUp = fmt.Errorf("waiting for buffer memory: %w", context.Cause(ctx))
 	}
 	w.timer.Stop()
 

@@ -96,7 +96,7 @@ func (m *Metadata) Await(ctx context.Context, topic string, partition int32, now
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, m.cancelled(&w, ctx.Err())
+			return nil, m.cancelled(&w, context.Cause(ctx))
 		case <-w.over:
 			if t := m.Snapshot().Topic(topic); t.has(partition) {
 				return t, nil
