@@ -1,0 +1,200 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kafka-reservoir/producer"
+	"github.com/kafka-reservoir/producer/internal/simnet"
+	"github.com/kafka-reservoir/producer/internal/testbroker"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// lab is a cluster on a network in memory, inside a synctest bubble: time passes only while all goroutines wait.
+type lab struct {
+	*testbroker.Server
+	network *simnet.Network
+	config  producer.Config // reaches the cluster; all else is default
+}
+
+// inLab runs f with a cluster. Afterwards nothing of a producer may run any more, and the cluster must not have
+// seen anything improper.
+func inLab(t *testing.T, cfg testbroker.Config, f func(t *testing.T, l *lab)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		network := simnet.New(simnet.Link{})
+		cfg.Listen = func(node int32) (net.Listener, error) { return network.Listen(fmt.Sprintf("broker-%d:9092", node)) }
+		s, err := testbroker.Start(cfg)
+		require.NoError(t, err)
+		defer func() {
+			nothingRuns(t)
+			s.Cluster().Check(t)
+			require.NoError(t, s.Close())
+		}()
+		f(t, &lab{Server: s, network: network, config: producer.Config{BootstrapServers: s.Addrs(), Dial: network.Dial}})
+	})
+}
+
+// texts makes a producer of strings; change may be nil.
+func (l *lab) texts(t *testing.T, change func(c *producer.Config)) *producer.KafkaProducer[string, string] {
+	t.Helper()
+	c := l.config
+	if change != nil {
+		change(&c)
+	}
+	p, err := producer.New(c, producer.String(), producer.String())
+	require.NoError(t, err)
+	return p
+}
+
+// values are the values that a partition holds, in order.
+func values(c *testbroker.Cluster, topic string, partition int32) []string {
+	var all []string
+	for _, r := range c.Records(topic, partition) {
+		all = append(all, string(r.Value))
+	}
+	return all
+}
+
+// requests are those of one API that came in, oldest first.
+func requests(c *testbroker.Cluster, key protocol.APIKey) []*testbroker.Request {
+	var all []*testbroker.Request
+	for _, e := range c.Requests() {
+		if e.Request.API == key {
+			all = append(all, e.Request)
+		}
+	}
+	return all
+}
+
+// ofOurs matches the line of a stack that says that one of the producer's own goroutines was started.
+var ofOurs = regexp.MustCompile(`created by github\.com/kafka-reservoir/producer(/(accumulator|bufferpool|metadata|netclient|sender))?\.`)
+
+// running are the stacks of the goroutines that producers have started.
+func running() []string {
+	b := make([]byte, 1<<20)
+	b = b[:runtime.Stack(b, true)]
+	var own []string
+	for _, g := range strings.Split(string(b), "\n\n") {
+		if ofOurs.MatchString(g) {
+			own = append(own, g)
+		}
+	}
+	return own
+}
+
+// nothingRuns fails the test if a goroutine of a producer is left. Inside a bubble.
+func nothingRuns(t *testing.T) {
+	t.Helper()
+	synctest.Wait() // one that was about to return has returned
+	assert.Empty(t, running(), "goroutines left behind")
+}
+
+// whole checks that all of a producer's memory is back where it belongs.
+func whole(t *testing.T, p interface{ Metrics() producer.Metrics }) {
+	t.Helper()
+	m := p.Metrics()
+	assert.Equal(t, m.BufferTotalBytes, m.BufferAvailableBytes, "memory is missing")
+	assert.Zero(t, m.WaitingThreads)
+}
+
+// end closes a producer within a time that nothing but a hang can use up, and checks that nothing is left of it.
+// Inside a bubble.
+func end[K, V any](t *testing.T, p *producer.KafkaProducer[K, V]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	require.NoError(t, p.Close(ctx))
+	nothingRuns(t)
+	whole(t, p)
+}
+
+// ledger counts what callbacks tell, for records that are numbered by partition. Any goroutine.
+type ledger struct {
+	mu     sync.Mutex
+	order  map[int32][]int // numbers of the records, in the order of their callbacks
+	times  map[int]int     // how often each was told
+	errs   map[int]error
+	offset map[int]int64
+}
+
+func newLedger() *ledger {
+	return &ledger{order: map[int32][]int{}, times: map[int]int{}, errs: map[int]error{}, offset: map[int]int64{}}
+}
+
+// callback is the callback of record n.
+func (l *ledger) callback(n int) producer.Callback {
+	return func(m producer.RecordMetadata, err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.order[m.Partition] = append(l.order[m.Partition], n)
+		l.times[n]++
+		l.errs[n] = err
+		l.offset[n] = m.Offset
+	}
+}
+
+// check demands exactly one callback for each record up to n, in order within every partition.
+func (l *ledger) check(t *testing.T, n int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	assert.Len(t, l.times, n, "records told of")
+	for i, times := range l.times {
+		if times != 1 {
+			t.Errorf("record %d was told of %d times", i, times)
+		}
+	}
+	for partition, order := range l.order {
+		for i := 1; i < len(order); i++ {
+			if order[i] < order[i-1] {
+				t.Errorf("partition %d: the callback of record %d came after that of %d", partition, order[i-1], order[i])
+				break
+			}
+		}
+	}
+}
+
+// failures are the errors that were told.
+func (l *ledger) failures() []error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []error
+	for _, err := range l.errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// returned reports whether done is closed.
+func returned(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// async runs f on a goroutine of its own and returns a channel that is closed when it has returned.
+func async(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return done
+}
