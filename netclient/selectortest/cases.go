@@ -350,21 +350,32 @@ func wakeupDuring(d *driver) {
 	}
 }
 
-// Rule 3: after a Wakeup there is always a Poll that returns and sees what was done before it.
+// Rule 3: after a Wakeup there is always a Poll that returns and sees what was done before it. The next piece
+// of work comes while the selector is about to sleep again.
 func wakeupsNeverLost(d *driver) {
-	const each, goroutines = 500, 4
+	const rounds, goroutines = 3000, 2
 	var wg sync.WaitGroup
-	var work atomic.Int64
+	var work, done atomic.Int64
+	taken := make(chan struct{}, goroutines)
 	for range goroutines {
 		wg.Go(func() {
-			for range each {
+			for range rounds {
 				work.Add(1)
 				d.sel.Wakeup()
+				<-taken
 			}
 		})
 	}
-	for work.Load() < each*goroutines {
-		d.poll(-1) // hangs if one is lost
+	for done.Load() < rounds*goroutines {
+		before := d.now
+		d.poll(patience)
+		if d.now.Sub(before) >= patience {
+			d.t.Fatalf("a Wakeup was lost after %d", done.Load())
+		}
+		for range work.Swap(0) {
+			done.Add(1)
+			taken <- struct{}{}
+		}
 	}
 	wg.Wait()
 }
