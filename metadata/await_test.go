@@ -315,7 +315,7 @@ func TestAwaitFatal(t *testing.T) {
 			assert.Equal(t, refused, err)
 		}
 		c.await(t.Context(), "a", -1, time.Second).waits(t)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second + time.Millisecond) // at the very same instant it might still be there
 
 		c.m.SetFatal(refused)
 		_, err := c.await(t.Context(), "a", -1, time.Minute).returned(t)
