@@ -57,7 +57,7 @@ func TestKeysAreHashedOverAllPartitions(t *testing.T) {
 // S-35: records without a key stay on a partition until it got PartitionerStickyBytes; RoundRobin changes with each.
 func TestRecordsWithoutKeys(t *testing.T) {
 	inLab(t, testbroker.Config{Topics: []testbroker.Topic{{Name: "sticky", Partitions: 4}, {Name: "round", Partitions: 4}, {Name: "keyed", Partitions: 4}}}, func(t *testing.T, l *lab) {
-		const threshold, size = 4096, 100
+		const threshold, size = 150, 20
 		send := func(p *producer.KafkaProducer[[]byte, []byte], topic string, key []byte) []int32 {
 			var parts []int32
 			for range 300 {
@@ -76,7 +76,7 @@ func TestRecordsWithoutKeys(t *testing.T) {
 		for i, part := range parts {
 			used[part] = true
 			if run++; i+1 < len(parts) && parts[i+1] != part {
-				assert.GreaterOrEqual(t, run*(size+10), threshold, "moved on after %d records", run)
+				assert.GreaterOrEqual(t, run*(size+15), threshold, "moved on after %d records", run)
 				run = 0
 			}
 		}
