@@ -283,7 +283,7 @@ func TestContextEndsAWaitForMemory(t *testing.T) {
 		synctest.Wait()
 		cancel(why)
 		err := <-errs
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, why)
 		assert.ErrorContains(t, err, "append to orders-0: ")
 		assert.Zero(t, r.pool.Waiting())
 		r.completeAll(r.drain(1))

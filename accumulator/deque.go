@@ -190,6 +190,12 @@ func (a *RecordAccumulator) Topic(name string) *Topic {
 	return t
 }
 
+func (a *RecordAccumulator) allTopics() []*Topic {
+	a.topics.mu.Lock()
+	defer a.topics.mu.Unlock()
+	return a.topics.all
+}
+
 // InUse reports whether a topic has batches that are not Done. Any goroutine.
 func (a *RecordAccumulator) InUse(name string) bool {
 	m := a.topics.byName.Load()
@@ -214,6 +220,27 @@ func (l *dequeList) push(d *deque) {
 		l.head = d
 	}
 	l.tail = d
+	l.n++
+}
+
+// pushByLinger enters d where its linger ends: most end last. Those that come from elsewhere, a mute, another node or a
+// sent batch behind which they were opened, may be older than others.
+func (l *dequeList) pushByLinger(d *deque) {
+	at := l.tail
+	for at != nil && at.lingerEnds.After(d.lingerEnds) {
+		at = at.prev
+	}
+	if at == l.tail {
+		l.push(d)
+		return
+	}
+	d.in, d.prev = l, at
+	if at == nil {
+		d.next, l.head = l.head, d
+	} else {
+		d.next, at.next = at.next, d
+	}
+	d.next.prev = d
 	l.n++
 }
 

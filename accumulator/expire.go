@@ -90,10 +90,7 @@ func (a *RecordAccumulator) StartClosing() { a.s.closing = true }
 func (a *RecordAccumulator) Close() {
 	a.closed.Store(true)
 	a.pool.Close()
-	a.topics.mu.Lock()
-	topics := a.topics.all
-	a.topics.mu.Unlock()
-	for _, t := range topics {
+	for _, t := range a.allTopics() {
 		ds := t.deques.Load()
 		if ds == nil {
 			continue

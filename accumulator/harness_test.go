@@ -327,7 +327,7 @@ func newGate() *gate {
 	return &gate{closed: map[int32]bool{}, next: map[int32]int32{}, id: protocol.ProducerID{ID: 7, Epoch: 1}}
 }
 
-func (g *gate) MayDrain(b *ProducerBatch) bool {
+func (g *gate) MayDrain(b *ProducerBatch, _ int32) bool {
 	g.asked = append(g.asked, b.Partition())
 	return !g.closed[b.Partition()]
 }

@@ -38,8 +38,9 @@ type senderState struct {
 	closing  bool
 	taken    []*deque // scratch for the signals taken
 	unknown  []string // topics in noLeader, for the result
-	nodeIDs  []int32
-	exhausts int // where to go on with the oldest partitions when memory is short
+	readyIDs []int32  // for the result
+	nodeIDs  []int32  // for Nodes
+	exhausts int      // where to go on with the oldest partitions when memory is short
 }
 
 func (s *senderState) init(*RecordAccumulator) { s.nodes = map[int32]*node{} }
@@ -116,7 +117,7 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 		a.refreshLoad(now)
 	}
 
-	res := ReadyResult{Nodes: s.nodeIDs[:0]}
+	res := ReadyResult{Nodes: s.readyIDs[:0]}
 	for _, n := range s.ordered {
 		if n.ready.n > 0 {
 			res.Nodes = append(res.Nodes, n.id)
@@ -129,7 +130,7 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 			res.Next = d.lingerEnds
 		}
 	}
-	s.nodeIDs = res.Nodes
+	s.readyIDs = res.Nodes
 	if at, ok := s.retries.next(); ok && (res.Next.IsZero() || at.Before(res.Next)) {
 		res.Next = at
 	}
@@ -204,7 +205,7 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 	if d.in != &n.linger || !d.lingerEnds.Equal(ends) {
 		d.place(nil)
 		d.lingerEnds = ends
-		d.place(&n.linger)
+		n.linger.pushByLinger(d)
 	}
 }
 
@@ -253,7 +254,9 @@ func (a *RecordAccumulator) leaderEpoch(d *deque) int32 {
 	return -1
 }
 
-// rehome looks at every partition with work again, after the metadata changed.
+// rehome looks at every partition with work again, after the metadata changed. The others, whose queue is empty or
+// waits for something else, need to know their leader too: what is appended next is counted for it, held
+// against its bounds, and may have to wake the sender for it.
 func (a *RecordAccumulator) rehome(now time.Time) {
 	s := &a.s
 	lists := []*dequeList{&s.noLeader, &s.backoff}
@@ -268,6 +271,19 @@ func (a *RecordAccumulator) rehome(now time.Time) {
 	}
 	for _, d := range all {
 		a.classify(d, now)
+	}
+	for _, t := range a.allTopics() {
+		ds := t.deques.Load()
+		if ds == nil {
+			continue
+		}
+		for i := range *ds {
+			if d := (*ds)[i].Load(); d != nil && (d.in == nil || d.in == &s.gated) {
+				d.mu.Lock()
+				a.leader(d)
+				d.mu.Unlock()
+			}
+		}
 	}
 }
 
@@ -303,6 +319,9 @@ func (a *RecordAccumulator) readyOldest() {
 	s := &a.s
 	budget := a.pool.Total() / 4
 	for range len(s.ordered) {
+		if budget <= 0 {
+			break // the next time goes on with the node after
+		}
 		n := s.ordered[s.exhausts%len(s.ordered)]
 		s.exhausts++
 		for d := n.linger.head; d != nil && budget > 0; d = n.linger.head {
@@ -322,10 +341,7 @@ func (a *RecordAccumulator) refreshLoad(now time.Time) {
 	if a.s.snapshot == nil {
 		return
 	}
-	a.topics.mu.Lock()
-	topics := a.topics.all
-	a.topics.mu.Unlock()
-	for _, t := range topics {
+	for _, t := range a.allTopics() {
 		md := a.s.snapshot.Topic(t.Name)
 		ds := t.deques.Load()
 		if md == nil || ds == nil || md.Count() < 2 || len(*ds) < md.Count() {
