@@ -379,41 +379,47 @@ func (w *frameWriter) vector(q []queuedFrame) (int64, error) {
 	return n, err
 }
 
-// Where there is no writev (TLS, connections of the user's own), slices below maxCopied are put together
-// up to maxGather; a TLS record holds 16 KiB, so that nothing is won by copying slices of that size.
+// Where there is no writev (TLS, connections of the user's own), slices are put together up to maxGather,
+// which is four whole TLS records: a write of its own for the few bytes between two batches costs more than
+// copying what follows. A slice of a whole record that could begin a write is not copied.
 const (
-	maxCopied = 16 << 10
+	minDirect = 16 << 10
 	maxGather = 64 << 10
 )
 
 // copied writes q in few writes.
 func (w *frameWriter) copied(q []queuedFrame) (n int64, err error) {
-	w.gather = w.gather[:0]
-	flush := func(b []byte) bool {
-		if len(b) > 0 {
-			var k int
-			k, err = w.conn.Write(b)
-			n += int64(k)
-		}
+	write := func(b []byte) bool {
+		var k int
+		k, err = w.conn.Write(b)
+		n += int64(k)
 		return err == nil
 	}
+	w.gather = w.gather[:0]
 	for i := range q {
 		for _, b := range q[i].frame.Buffers {
-			direct := len(b) >= maxCopied
-			if direct || len(w.gather)+len(b) > maxGather {
-				if !flush(w.gather) {
+			if len(w.gather) == 0 && len(b) >= minDirect {
+				if !write(b) {
 					return n, err
 				}
-				w.gather = w.gather[:0]
+				continue
 			}
-			if !direct {
-				w.gather = append(w.gather, b...)
-			} else if !flush(b) {
-				return n, err
+			for len(b) > 0 {
+				k := min(len(b), maxGather-len(w.gather))
+				w.gather = append(w.gather, b[:k]...)
+				b = b[k:]
+				if len(w.gather) == maxGather {
+					if !write(w.gather) {
+						return n, err
+					}
+					w.gather = w.gather[:0]
+				}
 			}
 		}
 	}
-	flush(w.gather)
+	if len(w.gather) > 0 {
+		write(w.gather)
+	}
 	return n, err
 }
 

@@ -244,24 +244,31 @@ func frameOf(slices ...string) queuedFrame {
 	return queuedFrame{frame: f}
 }
 
-// S-94, S-96: frames are written whole and in order; where there is no writev, small slices share a write and
-// large ones are not copied.
-func TestFrameWriterGathersSmallSlices(t *testing.T) {
-	large := strings.Repeat("L", maxCopied)
-	conn := &recordingConn{left: 1 << 30}
-	w := newFrameWriter(conn, byteCount{})
-	n, err := w.write([]queuedFrame{frameOf("a", "b", ""), frameOf("c", large, "d"), frameOf(), frameOf("e")})
-	require.NoError(t, err)
-	assert.Equal(t, 4, n)
-	assert.Equal(t, []string{"abc", large, "de"}, conn.writes)
-
-	conn.writes = nil
-	small := strings.Repeat("s", maxCopied-1)
-	n, err = w.write([]queuedFrame{frameOf(small, small, small, small, small)})
-	require.NoError(t, err)
-	assert.Equal(t, 1, n)
-	require.Len(t, conn.writes, 2)
-	assert.Len(t, conn.writes[0], 4*(maxCopied-1), "as much as fits")
+// S-94, S-96: frames are written whole and in order; where there is no writev, slices share a write, and what
+// would be a write of its own anyway is not copied.
+func TestFrameWriterGathersSlices(t *testing.T) {
+	large := strings.Repeat("L", minDirect)
+	for _, tt := range []struct {
+		name   string
+		frames []queuedFrame
+		want   []string
+	}{
+		{"small", []queuedFrame{frameOf("a", "b", ""), frameOf("c"), frameOf(), frameOf("d")}, []string{"abcd"}},
+		{"large among small", []queuedFrame{frameOf("a", large, "b"), frameOf("c")}, []string{"a" + large + "bc"}},
+		{"large alone", []queuedFrame{frameOf(large, large), frameOf("a")}, []string{large, large, "a"}},
+		{"more than fits", []queuedFrame{frameOf("a", large, large, large, large, large, "b")},
+			[]string{"a" + strings.Repeat("L", maxGather-1), strings.Repeat("L", minDirect+1) + "b"}},
+		{"nothing", []queuedFrame{frameOf(), frameOf("")}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			conn := &recordingConn{left: 1 << 30}
+			w := newFrameWriter(conn, byteCount{})
+			n, err := w.write(tt.frames)
+			require.NoError(t, err)
+			assert.Equal(t, len(tt.frames), n)
+			assert.Equal(t, tt.want, conn.writes)
+		})
+	}
 }
 
 // One write takes about maxAtOnce, but always a whole frame.
@@ -277,7 +284,7 @@ func TestFrameWriterBoundsOneWrite(t *testing.T) {
 	assert.Equal(t, 1, n)
 }
 
-// A frame counts as written only when all of it was; partly written is not written (KAFKA-19012: and held
+// SEL-21: a frame counts as written only when all of it was, and one of no bytes when all before it was; partly written is not written (KAFKA-19012: and held
 // until the write has returned).
 func TestFrameWriterPartialWrite(t *testing.T) {
 	q := []queuedFrame{frameOf("abc"), frameOf(), frameOf("de", "f"), frameOf("ghi")}

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/kafka-reservoir/producer/protocol"
@@ -256,8 +255,7 @@ func (c *conn) failure(ctx context.Context, step SetupStep, err error) error {
 	if errors.Is(err, net.ErrClosed) && ctx.Err() != nil {
 		err = ctx.Err() // the socket was closed because of it
 	}
-	hungUp := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	hungUp := broke(err)
 	if step == StepAPIVersions && hungUp && !timedOut {
 		c.lost++ // the broker, or a gateway, may not like the version
 	}
@@ -291,4 +289,11 @@ func refusesPeer(err error) bool {
 	var verify *tls.CertificateVerificationError
 	var op *net.OpError
 	return errors.As(err, &verify) || errors.As(err, &op) && op.Op == "remote error"
+}
+
+// broke reports whether the connection ended under us, by a close or a reset.
+func broke(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
+		errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
 }

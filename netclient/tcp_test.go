@@ -362,7 +362,7 @@ func TestNetworkMetrics(t *testing.T) {
 	})
 }
 
-// S-93, S-98: several frames are under way on one connection at once; the first answer does not have to come
+// S-93, S-98, SEL-02: several frames are under way on one connection at once; the first answer does not have to come
 // before the second request leaves.
 func TestRequestsArePipelined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

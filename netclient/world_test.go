@@ -314,6 +314,10 @@ func simFabric(link simnet.Link) fabric {
 }
 
 // The selector's contract over loopback and over simulated networks, in plaintext and TLS: one suite.
+//
+// S-92: connecting, S-93: order of requests, S-94: one write at a time, S-95: what a poll returns, S-96: partial writes,
+// S-97: fragments and pieces, S-98: order of responses; SEL-01, SEL-03 to SEL-07, SEL-09, SEL-13, SEL-15, SEL-16,
+// SEL-19, SEL-22, NC-04, NC-26 and EXT-08 (KAFKA-19012): package selectortest says which case shows which.
 func TestSelectorContract(t *testing.T) {
 	inWorld := func(f fabric, cfg netclient.TCPConfig, withTLS bool, body func(*testing.T, selectortest.World)) func(*testing.T) {
 		return func(t *testing.T) {
