@@ -97,7 +97,7 @@ func TestLingerIsExact(t *testing.T) {
 func TestSendReturnsAtOnce(t *testing.T) {
 	var mu sync.Mutex
 	var writers []string
-	bubble(t, testbroker.Config{Fault: produceFault(func() testbroker.Verdict { return testbroker.Hold(time.Hour / 2) })},
+	bubble(t, testbroker.Config{Fault: produceFault(func() testbroker.Verdict { return testbroker.Hold(20 * time.Second) })},
 		func(t *testing.T, s *testbroker.Server, c producer.Config) {
 			dial := c.Dial
 			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -69,9 +69,9 @@ type Metrics struct {
 	OutgoingBytes, IncomingBytes MetricRate
 	// Select counts iterations of the sender (select-total, select-rate).
 	Select MetricRate
-	// IOWaitTime is what an iteration of the sender waits, IOTime what it works
-	// (io-wait-time-ns-avg, io-time-ns-avg, and their totals).
-	IOWaitTime, IOTime MetricTime
+	// IOWaitTime is the time between two iterations of the sender, nearly all of it waiting
+	// (io-wait-time-ns-avg, io-wait-time-ns-total).
+	IOWaitTime MetricTime
 
 	// Topics has what is counted for each topic in use (group producer-topic-metrics).
 	Topics map[string]TopicMetrics
@@ -152,7 +152,6 @@ func snapshot(set *metrics.Set, now time.Time) Metrics {
 		IncomingBytes:      r.rate(&set.IncomingByteTotal),
 		Select:             r.rate(&set.SelectTotal),
 		IOWaitTime:         r.time(&set.IOWaitTime),
-		IOTime:             r.time(&set.IOTime),
 
 		Topics: map[string]TopicMetrics{},
 		Nodes:  map[int32]NodeMetrics{},

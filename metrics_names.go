@@ -78,8 +78,6 @@ func (m Metrics) client(y *yielder) {
 	y.rate("select", m.Select)
 	y.value("io-wait-time-ns-avg", float64(m.IOWaitTime.Avg))
 	y.value("io-wait-time-ns-total", float64(m.IOWaitTime.Total))
-	y.value("io-time-ns-avg", float64(m.IOTime.Avg))
-	y.value("io-time-ns-total", float64(m.IOTime.Total))
 }
 
 func (t TopicMetrics) each(y *yielder) {

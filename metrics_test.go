@@ -94,7 +94,6 @@ func TestMetricsHaveKafkasNames(t *testing.T) {
 			"connection-close-total", "outgoing-byte-rate", "outgoing-byte-total", "incoming-byte-rate",
 			"incoming-byte-total", "request-rate", "request-total", "request-size-avg", "request-size-max",
 			"response-rate", "response-total", "select-rate", "select-total", "io-wait-time-ns-avg", "io-wait-time-ns-total",
-			"io-time-ns-avg", "io-time-ns-total",
 		},
 		"producer-node-metrics": {
 			"request-rate", "request-total", "request-size-avg", "request-size-max", "outgoing-byte-rate",

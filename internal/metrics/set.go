@@ -53,8 +53,7 @@ type Set struct {
 	OutgoingByteTotal       Counter // outgoing-byte
 	IncomingByteTotal       Counter // incoming-byte
 	SelectTotal             Counter // select: iterations of the sender
-	IOWaitTime              Stat    // io-wait: time an iteration waited
-	IOTime                  Stat    // io: time an iteration worked
+	IOWaitTime              Stat    // io-wait: time between two iterations, nearly all of it waiting
 
 	windows
 	mu     sync.RWMutex // guards the maps
@@ -110,7 +109,7 @@ func (s *Set) all() []windowed {
 		&s.RecordsPerRequest, &s.BatchSize, &s.BatchSplitTotal, &s.CompressionRate, &s.RequestLatency,
 		&s.ProduceThrottleTime, &s.BufferExhaustedTotal, &s.BufferPoolWaitTime, &s.FlushTime, &s.MetadataWaitTime,
 		&s.ConnectionCreationTotal, &s.ConnectionCloseTotal, &s.RequestTotal, &s.RequestSize, &s.ResponseTotal,
-		&s.OutgoingByteTotal, &s.IncomingByteTotal, &s.SelectTotal, &s.IOWaitTime, &s.IOTime,
+		&s.OutgoingByteTotal, &s.IncomingByteTotal, &s.SelectTotal, &s.IOWaitTime,
 	}
 }
 
