@@ -78,6 +78,16 @@ func requests(c *testbroker.Cluster, key protocol.APIKey) []*testbroker.Request 
 	return all
 }
 
+// on is a fault for every request of one API.
+func on(key protocol.APIKey, v testbroker.Verdict) func(*testbroker.Request) testbroker.Verdict {
+	return func(r *testbroker.Request) testbroker.Verdict {
+		if r.API == key {
+			return v
+		}
+		return testbroker.Verdict{}
+	}
+}
+
 // ofOurs matches the line of a stack that says that one of the producer's own goroutines was started.
 var ofOurs = regexp.MustCompile(`created by github\.com/kafka-reservoir/producer(/(accumulator|bufferpool|metadata|netclient|sender))?\.`)
 
