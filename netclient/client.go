@@ -122,11 +122,13 @@ type NetworkClient struct {
 	synced   []protocol.Node
 	inFlight int // requests without an answer, over all nodes
 	corr     int32
-	refused  []Request // sent to nodes that were not ready
+	refused  []Request     // sent to nodes that were not ready
+	late     []lateRelease // answered, but not released
 	features finalizedFeatures
 
-	fetching bool  // a metadata request is in flight
-	avoid    int32 // the node that was of no use for metadata last, or noNode
+	fetching  bool      // a metadata request is in flight
+	avoid     int32     // the node that was of no use for metadata last, or noNode
+	lostSince time.Time // since when metadata is due and no node is connected; see isLost
 
 	resp   Response // handed to handlers
 	closed bool

@@ -44,7 +44,7 @@ func (c *NetworkClient) updateMetadata(now time.Time) time.Duration {
 		return d
 	}
 	to := c.pick(now, c.avoid)
-	if c.rebootstrap(now, !to.hope) {
+	if c.rebootstrap(now, !to.hope || c.isLost(now, to.up)) {
 		to = c.pick(now, c.avoid)
 	}
 	switch {
@@ -63,6 +63,20 @@ func (c *NetworkClient) updateMetadata(now time.Time) time.Duration {
 	return to.delay
 }
 
+// isLost reports whether no node was connected for a whole setup timeout although metadata was due. Attempts that
+// hang, one after the other, would otherwise look like hope for as long as the updater's trigger allows: this is
+// what a cluster looks like whose machines are gone, and with them whoever could refuse a connection (FC-096).
+func (c *NetworkClient) isLost(now time.Time, up bool) bool {
+	if up {
+		c.lostSince = time.Time{}
+		return false
+	}
+	if c.lostSince.IsZero() {
+		c.lostSince = now
+	}
+	return now.Sub(c.lostSince) >= c.setup.Initial
+}
+
 // choice is what pick found; at most one node of each kind.
 type choice struct {
 	ready   *nodeConn // can be sent to, with the fewest requests in flight
@@ -75,6 +89,7 @@ type choice struct {
 	}
 	avoided *nodeConn     // as ready, but to be avoided
 	full    *nodeConn     // ready, but at MaxInFlight
+	up      bool          // some node is connected, though it may be throttled or full
 	hope    bool          // some node is usable, or may become so without going back to the bootstrap servers
 	delay   time.Duration // until the first node may become usable by time alone; 0 < delay
 }
@@ -126,7 +141,7 @@ func (to *choice) see(n *nodeConn, now time.Time, c *NetworkClient, avoid bool) 
 			to.slow = n
 		}
 	case nodeReady:
-		to.hope = true // throttled or full is not lost
+		to.hope, to.up = true, true
 		slot := &to.ready
 		switch {
 		case n.isThrottled(now):
@@ -214,6 +229,7 @@ func (c *NetworkClient) rebootstrap(now time.Time, force bool) bool {
 	if !c.md.Rebootstrap(now, force) {
 		return false
 	}
+	c.lostSince = now
 	for _, n := range c.nodes {
 		if n.addr.ID >= 0 {
 			c.close(n, errLeft, true)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
@@ -84,6 +85,7 @@ func (c *NetworkClient) connected(n *nodeConn, resp *protocol.ApiVersionsRespons
 	troubled := n.lastErr != nil
 	n.becomeReady(now, newAPIVersions(n.addr, resp))
 	c.features.update(resp)
+	c.lostSince = time.Time{}
 	if n.versions.ranges[protocol.KeyAPIVersions].max >= throttleAPIVersions {
 		c.Throttle(n.addr.ID, time.Duration(resp.ThrottleTimeMs)*time.Millisecond, now)
 	}
@@ -106,7 +108,7 @@ func maxVersionOf(key protocol.APIKey) int16 {
 func (c *NetworkClient) released(n *nodeConn, id int32, written bool, now time.Time) {
 	p := n.inFlight.held(id)
 	if p == nil {
-		invariants.Check(false, "frame %d of node %d released, which is not held", id, n.addr.ID)
+		c.releaseLate(id)
 		return
 	}
 	p.released, p.written = true, written
@@ -121,6 +123,23 @@ func (c *NetworkClient) released(n *nodeConn, id int32, written bool, now time.T
 	if done {
 		c.answer(n, &q, nil, 0, nil, now)
 	}
+}
+
+// releaseLate takes the news for a frame that was sent while the end of its connection was in the queue.
+func (c *NetworkClient) releaseLate(id int32) {
+	i := slices.IndexFunc(c.late, func(l lateRelease) bool { return l.id == id })
+	invariants.Check(i >= 0, "frame %d released, which is not held", id)
+	if i >= 0 {
+		h := c.late[i].handler
+		c.late = slices.Delete(c.late, i, i+1)
+		h.HandleReleased()
+	}
+}
+
+// lateRelease is a frame that the selector still has to give back, though its request is answered.
+type lateRelease struct {
+	id      int32
+	handler Handler
 }
 
 // received matches a response to its request. One that cannot be right ends the connection: after it
@@ -218,9 +237,9 @@ func (c *NetworkClient) failAll(n *nodeConn, cause error, now time.Time) {
 	for i := range f.len() {
 		p := f.at(i)
 		if !p.released {
-			invariants.Check(c.closed, "%v to node %d neither sent nor dropped", p.api, n.addr.ID)
-			p.released, p.written = true, true // as far as is known
-			p.handler.HandleReleased()
+			// All frames of a connection are sent or dropped before its end is reported, so this one was sent by a handler
+			// while that report lay unread: it cannot have been written, and the selector drops it next.
+			c.late = append(c.late, lateRelease{p.corr, p.handler})
 		}
 		if p.answered {
 			continue
@@ -283,9 +302,18 @@ func (c *NetworkClient) Close() {
 		}
 	}
 	for _, n := range c.nodes {
+		for i := range n.inFlight.len() {
+			if p := n.inFlight.at(i); !p.released {
+				p.written = true // perhaps: the selector says no more
+			}
+		}
 		c.failAll(n, ErrClosed, now)
 	}
 	c.failRefused(now)
+	for _, l := range c.late {
+		l.handler.HandleReleased()
+	}
+	c.late = nil
 }
 
 // later returns the later of two times. Close asks no clock: its answers bear the time of the last send.
