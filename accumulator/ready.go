@@ -40,6 +40,7 @@ type senderState struct {
 	unknown  []string // topics in noLeader, for the result
 	readyIDs []int32  // for the result
 	nodeIDs  []int32  // for Nodes
+	drains   uint64   // how many there were, to know what the present one has taken from
 	exhausts int      // where to go on with the oldest partitions when memory is short
 }
 
@@ -61,6 +62,8 @@ type ReadyResult struct {
 	Nodes []int32
 	// Next is when to look again if nothing else happens; zero: not by time alone.
 	Next time.Time
+	// Busy: something was appended since the last Ready, so that more will follow.
+	Busy bool
 	// UnknownLeader are topics with batches for partitions without a leader (S-73, S-75).
 	UnknownLeader []string
 }
@@ -87,7 +90,7 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 	s := &a.s
 	moved := s.snapshot != snapshot
 	s.snapshot = snapshot
-	a.takeSignals(now)
+	busy := a.takeSignals(now)
 	if moved {
 		a.rehome(now)
 	}
@@ -117,7 +120,7 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 		a.refreshLoad(now)
 	}
 
-	res := ReadyResult{Nodes: s.readyIDs[:0]}
+	res := ReadyResult{Nodes: s.readyIDs[:0], Busy: busy}
 	for _, n := range s.ordered {
 		if n.ready.n > 0 {
 			res.Nodes = append(res.Nodes, n.id)
@@ -145,7 +148,7 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 }
 
 // takeSignals looks at every deque that changed.
-func (a *RecordAccumulator) takeSignals(now time.Time) {
+func (a *RecordAccumulator) takeSignals(now time.Time) (any bool) {
 	a.look.Store(false)
 	a.signals.mu.Lock()
 	taken := a.signals.list
@@ -157,8 +160,10 @@ func (a *RecordAccumulator) takeSignals(now time.Time) {
 		d.mu.Unlock()
 		a.classify(d, now)
 	}
+	any = len(taken) > 0
 	clear(taken)
 	a.s.taken = taken
+	return any
 }
 
 // classify puts d into the list where its first batch belongs.

@@ -85,7 +85,6 @@ func AddSequence(sequence, n int32) int32 {
 	return int32((uint32(sequence) + uint32(n)) & 0x7fffffff)
 }
 
-func zigzag32(v int32) uint32 { return uint32(v<<1) ^ uint32(v>>31) }
 func zigzag64(v int64) uint64 { return uint64(v<<1) ^ uint64(v>>63) }
 
 // uvarintSize is the number of 7-bit groups of v, without a loop or a division.

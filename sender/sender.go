@@ -200,8 +200,10 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	if s.Err() != nil {
 		s.failUndrained(now)
 	}
+	busy := false
 	if !s.disp.Full() {
 		ready := s.acc.Ready(snapshot, now)
+		busy = ready.Busy && s.cfg.Linger > 0
 		sooner(ready.Next)
 		if len(ready.UnknownLeader) > 0 {
 			for _, t := range ready.UnknownLeader {
@@ -241,8 +243,8 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	sooner(s.steer(now))
 
 	timeout := max(until.Sub(now), 0)
-	if s.cfg.Linger > 0 && s.client.InFlight() > 0 {
-		// Batches opened meanwhile then need not wake the sender: it wakes in time for them.
+	if busy && s.client.InFlight() > 0 {
+		// The batches that will be opened meanwhile then need not wake the sender: it wakes in time for them.
 		timeout = min(timeout, s.cfg.Linger)
 	}
 	s.refreshNodes(now)

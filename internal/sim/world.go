@@ -165,6 +165,9 @@ func (idle) Close()     {}
 // Now is the virtual time.
 func (w *World) Now() time.Time { return w.Selector.Now() }
 
+// maxSpins is how many iterations may take no time before the sender counts as spinning.
+const maxSpins = 10_000
+
 // Step runs one iteration of the sender.
 func (w *World) Step() { w.now = w.Sender.RunOnce(w.now) }
 
@@ -172,7 +175,13 @@ func (w *World) Step() { w.now = w.Sender.RunOnce(w.now) }
 func (w *World) Run(d time.Duration, done func() bool) bool {
 	end := w.now.Add(d)
 	w.Selector.At(end, func() {})
+	spins, was := 0, w.now
 	for !done() {
+		if w.now.After(was) {
+			spins, was = 0, w.now
+		} else if spins++; spins > maxSpins {
+			panic("simulation: the sender spins: no time passes")
+		}
 		if !w.now.Before(end) || w.Sender.Closed() {
 			return done()
 		}

@@ -1,0 +1,451 @@
+package sender_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/internal/sim"
+	"github.com/kafka-reservoir/producer/internal/testbroker"
+	"github.com/kafka-reservoir/producer/protocol"
+	"github.com/kafka-reservoir/producer/sender"
+)
+
+// S-73, S-75: a partition without a leader makes the sender ask for its topic's metadata, with back-off, until it has one.
+func TestUnknownLeaderIsAskedFor(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 2, Replicas: 1}})
+	w.topic("t", 2, 1, 2)
+	require.NoError(t, w.Cluster.NodeDown(2))
+	w.Metadata.RequestUpdate()
+	w.Run(time.Second, func() bool { return w.Metadata.Snapshot().Topic("t").Leader(1) < 0 })
+	w.send("t", 1, "a")
+	asked := len(w.Cluster.Requests())
+	w.Run(time.Second, func() bool { return false })
+	n := len(w.Cluster.Requests()) - asked
+	require.Greater(t, n, 2, "metadata is asked for")
+	require.Less(t, n, 40, "with back-off")
+	require.NoError(t, w.Cluster.NodeUp(2))
+	w.settle()
+	require.NoError(t, w.book["a"].err)
+}
+
+// S-76, S-92: batches of a node that is not connected stay queued, and the loop does not spin meanwhile (C8).
+func TestNodeDownKeepsBatchesQueued(t *testing.T) {
+	cfg := sim.Config{Cluster: testbroker.Config{Nodes: 1}}
+	w := newWorld(t, cfg)
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.settle()
+	require.NoError(t, w.Cluster.NodeDown(1))
+	w.send("t", 0, "b")
+	steps := 0
+	w.Run(time.Second, func() bool { steps++; return false })
+	require.True(t, w.Acc.HasIncomplete())
+	require.Less(t, steps, 150, "iterations in a second without a broker")
+	require.NoError(t, w.Cluster.NodeUp(1))
+	w.settle()
+	require.NoError(t, w.book["b"].err)
+}
+
+// S-74, S-87, SND-50: with nothing to do the sender sleeps; with a batch that lingers, until its linger ends; with one
+// in flight, until something is due. It never polls with no time-out twice in a row for nothing.
+func TestSleepsUntilSomethingIsDue(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1}, Linger: 40 * time.Millisecond})
+	w.topic("t", 1)
+	w.send("t", 0, "warm")
+	w.settle()
+
+	before := w.Now()
+	w.Step()
+	require.Greater(t, w.Now().Sub(before), time.Second, "nothing to do")
+
+	w.send("t", 0, "a")
+	sent := w.Now()
+	requests := len(w.produces())
+	steps := 0
+	w.Run(time.Second, func() bool { steps++; return len(w.produces()) > requests })
+	require.InDelta(t, 40, w.Now().Sub(sent).Milliseconds(), 3)
+	require.Less(t, steps, 8)
+	w.settle()
+}
+
+// S-79: a batch larger than a request may be is sent alone.
+func TestOversizedBatchGoesAlone(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1}, MaxRequestSize: 3000, BatchSize: 2000})
+	w.topic("t", 3)
+	big := make([]byte, 5000)
+	for i := range big {
+		big[i] = 'x'
+	}
+	w.send("t", 0, string(big))
+	w.send("t", 1, "t-a")
+	w.send("t", 2, "t-b")
+	w.settle()
+	for _, r := range w.produces() {
+		total := 0
+		for _, b := range r.Batches {
+			total += b.Size
+		}
+		require.True(t, total <= 3000 || len(r.Batches) == 1, "%d bytes in %d batches", total, len(r.Batches))
+	}
+}
+
+// S-78: a request that is full leaves a partition its turn for the next.
+func TestNoPartitionStarves(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1}, MaxRequestSize: 300, BatchSize: 250, Linger: -1})
+	w.topic("t", 4)
+	for i := range 40 {
+		for p := int32(0); p < 4; p++ {
+			w.sendN("t", p, i*4, i*4+4)
+		}
+	}
+	w.settle()
+	for p := int32(0); p < 4; p++ {
+		require.Equal(t, w.sentTo("t", p), w.values("t", p))
+	}
+	// No partition is served twice while another that has batches is served never.
+	count := map[int32]int{}
+	for _, r := range w.produces() {
+		for _, b := range r.Batches {
+			count[b.Partition]++
+			for p := int32(0); p < 4; p++ {
+				require.LessOrEqual(t, count[b.Partition]-count[p], 8)
+			}
+		}
+	}
+}
+
+// S-84, S-85, SND-25, FC-004: a batch that was sent and expires is told so, as one that may have been written; nothing
+// of its partition gets a sequence until its fate no longer matters.
+func TestExpiryInFlight(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		v    testbroker.Verdict
+		want []string
+	}{
+		{"not appended", testbroker.Verdict{Mute: true, Skip: true}, []string{"a", "c"}},
+		{"appended", testbroker.Verdict{Mute: true}, []string{"a", "b", "c"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{2: tt.v})})
+			cfg.DeliveryTimeout = 300 * time.Millisecond
+			cfg.RequestTimeout = 400 * time.Millisecond
+			w := newWorld(t, cfg)
+			w.topic("t", 1)
+			w.send("t", 0, "a")
+			w.Settle(time.Second)
+			w.send("t", 0, "b")
+			w.Run(200*time.Millisecond, func() bool { return false })
+			w.send("t", 0, "c")
+			w.settle()
+			err := w.book["b"].err
+			require.ErrorIs(t, err, sender.ErrDeliveryTimeout)
+			var d *sender.DeliveryError
+			require.ErrorAs(t, err, &d)
+			require.True(t, d.MayHaveBeenWritten())
+			require.Equal(t, 1, d.Attempts)
+			require.Contains(t, err.Error(), "t-0")
+			require.Contains(t, err.Error(), "may have been written")
+			require.NoError(t, w.book["c"].err)
+			require.Equal(t, tt.want, w.values("t", 0))
+		})
+	}
+}
+
+// S-84, SND-24, SND-51, FC-012: what was never sent expires as never sent, in every partition, and is never sent later.
+func TestExpiryInTheQueue(t *testing.T) {
+	cfg := sim.Config{Cluster: testbroker.Config{Nodes: 1}}
+	cfg.DeliveryTimeout = 300 * time.Millisecond
+	w := newWorld(t, cfg)
+	w.topic("t", 3)
+	require.NoError(t, w.Cluster.NodeDown(1))
+	for p := int32(0); p < 3; p++ {
+		w.sendN("t", p, 0, 10)
+	}
+	began := w.Now()
+	w.Settle(time.Minute)
+	require.InDelta(t, 300, w.Now().Sub(began).Milliseconds(), 20)
+	for _, e := range w.book {
+		require.ErrorIs(t, e.err, sender.ErrDeliveryTimeout)
+		var d *sender.DeliveryError
+		require.ErrorAs(t, e.err, &d)
+		require.False(t, d.MayHaveBeenWritten())
+		require.Contains(t, e.err.Error(), "never sent")
+	}
+	require.NoError(t, w.Cluster.NodeUp(1))
+	w.send("t", 0, "t-later")
+	w.settle()
+	require.Equal(t, []string{"t-later"}, w.values("t", 0))
+	require.Equal(t, int32(0), w.produces()[0].Batches[0].BaseSequence, "what was never sent used up no sequence")
+}
+
+// SND-49: the answer to a batch that has expired changes nothing any more.
+func TestLateAnswerIsIgnored(t *testing.T) {
+	for _, code := range []protocol.ErrorCode{protocol.None, protocol.NotLeaderOrFollower, protocol.MessageTooLarge} {
+		cfg := sim.Config{Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{1: {Code: code, Hold: 350 * time.Millisecond}})}}
+		cfg.DeliveryTimeout = 300 * time.Millisecond
+		cfg.RequestTimeout = 400 * time.Millisecond
+		w := newWorld(t, cfg)
+		w.topic("t", 1)
+		w.send("t", 0, "a")
+		w.send("t", 0, "b")
+		w.settle()
+		require.ErrorIs(t, w.book["a"].err, sender.ErrDeliveryTimeout)
+		require.Len(t, w.produces(), 1, "%v", code)
+	}
+}
+
+// S-90: with acks 0 a batch is done once it is written, at an unknown offset.
+func TestAcksNone(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1}, AcksNone: true})
+	w.topic("t", 1)
+	w.sendN("t", 0, 0, 10)
+	w.settle()
+	require.Equal(t, w.sent, w.values("t", 0))
+	for _, e := range w.book {
+		require.NoError(t, e.err)
+		require.Equal(t, int64(-1), e.result.Offset)
+	}
+}
+
+// S-91: closing lets everything that was accepted come to its end, then the loop ends.
+func TestCloseDrains(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1}, Linger: time.Hour, DeliveryTimeout: 2 * time.Hour})
+	w.topic("t", 2)
+	w.sendN("t", 0, 0, 10)
+	w.sendN("t", 1, 0, 10)
+	w.Acc.Close()
+	w.Sender.InitiateClose()
+	w.Run(time.Second, w.Sender.Closed)
+	require.True(t, w.Sender.Closed())
+	require.ErrorIs(t, w.Append("t", 0, nil, []byte("x"), nil), accumulator.ErrClosed)
+	w.check()
+	require.Len(t, w.done, 20)
+}
+
+// S-91, ACC-13, FC-013 C1: a forced close fails what is left, in flight or not, once each.
+func TestForceCloseFailsTheRest(t *testing.T) {
+	cfg := small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{2: {Mute: true}})})
+	w := newWorld(t, cfg)
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.Settle(time.Second)
+	w.sendN("t", 0, 0, 5)
+	w.Run(50*time.Millisecond, func() bool { return false })
+	w.Acc.Close()
+	w.Sender.InitiateClose()
+	w.Sender.ForceClose()
+	w.Run(time.Second, w.Sender.Closed)
+	w.Client.Close()
+	written := 0
+	for v, e := range w.book {
+		require.Equal(t, 1, e.calls, v)
+		if v == "a" {
+			continue
+		}
+		require.ErrorIs(t, e.err, sender.ErrForceClosed)
+		var d *sender.DeliveryError
+		require.ErrorAs(t, e.err, &d)
+		if d.MayHaveBeenWritten() {
+			written++
+		}
+	}
+	require.Equal(t, 1, written, "one was in flight")
+	require.Equal(t, w.Pool.Total(), w.Pool.Available())
+}
+
+// SND-04: as many retries as allowed, and then the last error.
+func TestRetriesAreCounted(t *testing.T) {
+	for _, tt := range []struct {
+		drops int
+		fails bool
+	}{{1, false}, {2, true}} {
+		v := map[int]testbroker.Verdict{}
+		for i := 1; i <= tt.drops; i++ {
+			v[i] = testbroker.Verdict{Skip: true, Drop: testbroker.DropFIN}
+		}
+		w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1, Fault: nth(v)}, Retries: 1, NotIdempotent: true})
+		w.topic("t", 1)
+		w.send("t", 0, "a")
+		w.settle()
+		require.Equal(t, tt.fails, w.book["a"].err != nil)
+		if tt.fails {
+			var d *sender.DeliveryError
+			require.ErrorAs(t, w.book["a"].err, &d)
+			require.True(t, d.MayHaveBeenWritten())
+			require.Equal(t, 2, d.Attempts)
+		}
+	}
+}
+
+// SND-14: no right to be idempotent: what waits fails, and later sends try again.
+func TestProducerIDRefused(t *testing.T) {
+	allowed := false
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1, Fault: func(r *testbroker.Request) testbroker.Verdict {
+		if r.API == protocol.KeyInitProducerID && !allowed {
+			return testbroker.Verdict{Code: protocol.ClusterAuthorizationFailed}
+		}
+		return testbroker.Verdict{}
+	}}})
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.Settle(time.Second)
+	require.ErrorIs(t, w.book["a"].err, protocol.ClusterAuthorizationFailed)
+	allowed = true
+	w.send("t", 0, "b")
+	w.settle()
+	require.NoError(t, w.book["b"].err)
+}
+
+// SND-62: a producer id that is not to be had yet is asked for again after the back-off, and nothing is sent meanwhile.
+func TestProducerIDComesLate(t *testing.T) {
+	n := 0
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1, Fault: func(r *testbroker.Request) testbroker.Verdict {
+		if r.API == protocol.KeyInitProducerID {
+			if n++; n <= 3 {
+				return testbroker.Verdict{Code: protocol.CoordinatorLoadInProgress}
+			}
+		}
+		return testbroker.Verdict{}
+	}}})
+	w.topic("t", 1)
+	began := w.Now()
+	w.send("t", 0, "a")
+	w.settle()
+	require.Equal(t, 4, n)
+	require.GreaterOrEqual(t, w.Now().Sub(began), 3*20*time.Millisecond)
+}
+
+// SND-38: an error that finishes the producer fails what is queued and what comes later.
+func TestFatalErrorFinishesTheProducer(t *testing.T) {
+	w := newWorld(t, small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{1: {Code: protocol.ClusterAuthorizationFailed}})}))
+	w.topic("t", 1)
+	w.sendN("t", 0, 0, 3)
+	w.Settle(time.Second)
+	for _, e := range w.book {
+		require.ErrorIs(t, e.err, protocol.ClusterAuthorizationFailed)
+	}
+	require.ErrorIs(t, w.Sender.Err(), protocol.ClusterAuthorizationFailed)
+	w.send("t", 0, "later")
+	w.settle()
+	require.ErrorIs(t, w.book["later"].err, protocol.ClusterAuthorizationFailed)
+}
+
+// SND-47, SND-60: records that the broker named get their own words; the others are told that it was not them.
+func TestErrorsOfSingleRecords(t *testing.T) {
+	text := "no such schema"
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{1: {
+		Code: protocol.InvalidRecord,
+		Edit: func(m protocol.Message) {
+			p := &m.(*protocol.ProduceResponse).Topics[0].Partitions[0]
+			whole := "some are invalid"
+			p.ErrorMessage = &whole
+			p.RecordErrors = []protocol.BatchIndexAndErrorMessage{{BatchIndex: 0, BatchIndexErrorMessage: &text}, {BatchIndex: 2}}
+		},
+	}})}})
+	w.topic("t", 1)
+	for _, v := range []string{"a", "b", "c", "d"} {
+		w.send("t", 0, v)
+	}
+	w.settle()
+	require.ErrorIs(t, w.book["a"].err, protocol.InvalidRecord)
+	require.ErrorContains(t, w.book["a"].err, text)
+	require.ErrorIs(t, w.book["c"].err, protocol.InvalidRecord)
+	require.ErrorContains(t, w.book["c"].err, "some are invalid")
+	for _, v := range []string{"b", "d"} {
+		require.Error(t, w.book[v].err)
+		require.False(t, errors.Is(w.book[v].err, protocol.InvalidRecord))
+	}
+}
+
+// SND-66, SND-68, SND-69, KIP-951, FC-009: NOT_LEADER with a hint is retried at once at the new leader, without one after the metadata
+// has come and the back-off is over.
+func TestLeaderHint(t *testing.T) {
+	for _, hint := range []bool{true, false} {
+		var w *world
+		moved := false
+		w = newWorld(t, sim.Config{RetryBackoff: 200 * time.Millisecond, RetryBackoffMax: 200 * time.Millisecond, Cluster: testbroker.Config{
+			Nodes: 3, Fault: func(r *testbroker.Request) testbroker.Verdict {
+				if r.API != protocol.KeyProduce || hint {
+					return testbroker.Verdict{}
+				}
+				return testbroker.Verdict{Edit: func(m protocol.Message) {
+					resp := m.(*protocol.ProduceResponse)
+					resp.NodeEndpoints = nil
+					for i := range resp.Topics {
+						for j := range resp.Topics[i].Partitions {
+							resp.Topics[i].Partitions[j].CurrentLeader = protocol.NoLeader
+						}
+					}
+				}}
+			}}})
+		w.topic("t", 1, 1)
+		w.send("t", 0, "a")
+		w.settle()
+		require.NoError(t, w.Cluster.MoveLeader("t", 0, 2))
+		moved = true
+		began := w.Now()
+		w.send("t", 0, "b")
+		w.settle()
+		took := w.Now().Sub(began) - 50*time.Millisecond // settle's own
+		if hint {
+			require.Less(t, took, 60*time.Millisecond)
+		} else {
+			require.Greater(t, took, 60*time.Millisecond)
+		}
+		require.True(t, moved)
+	}
+}
+
+// SND-02, NC-12: a throttled node gets nothing for as long as it asked, and then goes on.
+func TestThrottledNodeIsLeftAlone(t *testing.T) {
+	w := newWorld(t, small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{1: {Throttle: 300 * time.Millisecond, ThrottleOnly: true}})}))
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.Settle(time.Second)
+	w.send("t", 0, "b")
+	w.settle()
+	r := w.produces()
+	require.GreaterOrEqual(t, r[1].At.Sub(r[0].At), 300*time.Millisecond)
+}
+
+// S-08, S-101, SND-45: a broker that never answers: the connection is closed after the request timeout, and the batch is sent again.
+func TestSilentBroker(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{1: {Mute: true, Skip: true}})}})
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.settle()
+	r := w.produces()
+	require.Len(t, r, 2)
+	require.NotEqual(t, r[0].Conn, r[1].Conn)
+	require.InDelta(t, 500, r[1].At.Sub(r[0].At).Milliseconds(), 60)
+	require.NoError(t, w.book["a"].err)
+}
+
+// S-100, C2: an answer that names other partitions than were asked ends the connection and settles nothing.
+func TestWrongAnswerIsNotBelieved(t *testing.T) {
+	for name, edit := range map[string]func(p *protocol.ProduceResponse){
+		"another partition": func(p *protocol.ProduceResponse) { p.Topics[0].Partitions[0].Index = 7 },
+		"no partition":      func(p *protocol.ProduceResponse) { p.Topics[0].Partitions = nil },
+		"twice": func(p *protocol.ProduceResponse) {
+			p.Topics[0].Partitions = append(p.Topics[0].Partitions, p.Topics[0].Partitions[0])
+		},
+		"another topic": func(p *protocol.ProduceResponse) { p.Topics[0].ID[3]++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+				1: {Edit: func(m protocol.Message) { edit(m.(*protocol.ProduceResponse)) }},
+			})}})
+			w.topic("t", 1)
+			w.send("t", 0, "a")
+			w.settle()
+			r := w.produces()
+			require.Len(t, r, 2)
+			require.NotEqual(t, r[0].Conn, r[1].Conn)
+			require.Equal(t, []string{"a"}, w.values("t", 0))
+		})
+	}
+}
