@@ -28,6 +28,9 @@ const partitions = 12
 // distinctKeys is how many keys there are when records have one.
 const distinctKeys = 10_000
 
+// maxBatchSpan bounds how far the timestamps of one batch may lie apart.
+const maxBatchSpan = 10 * time.Second
+
 // settleTimeout bounds the wait for the last acknowledgements.
 const settleTimeout = 3 * time.Minute
 
@@ -80,7 +83,14 @@ type ack struct {
 	partition int32
 	offset    int64
 	timestamp int64
+	sent      int64 // the record's own timestamp, if it had one
 }
+
+// disturbed reports whether nodes go down meanwhile. Records then have timestamps of their own, because
+// acknowledgements cannot be relied on for that: a broker that finds a batch to be the repetition of one it
+// has answers with the timestamp of that batch's last record, for all of them, as if it were its own clock's
+// (UnifiedLog.append sets the duplicate's timestamp as the log append time).
+func (r *run) disturbed() bool { return r.o.Restart || r.o.Kill }
 
 // Run sends the records to a topic of its own and reads them back. An error means that the check itself
 // could not be done.
@@ -140,7 +150,7 @@ func (r *run) produce(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("making the producer: %w", err)
 	}
 	disturbed := make(chan error, 1)
-	if r.o.Restart || r.o.Kill {
+	if r.disturbed() {
 		go func() { disturbed <- r.disturb(ctx) }() // ends by itself or with ctx; waited for below
 	} else {
 		disturbed <- nil
@@ -173,6 +183,10 @@ func (r *run) send(ctx context.Context, cl clients.Client, from, to int, begin t
 			}
 		}
 		rec.Key, rec.Value = r.key(seq), r.value(seq)
+		if r.disturbed() {
+			rec.Timestamp = time.Now().Truncate(time.Millisecond)
+			r.acks[seq].sent = rec.Timestamp.UnixMilli()
+		}
 		cl.Send(ctx, &rec, func(a clients.Ack) { r.ack(seq, a) })
 		if seq%(max(r.o.Records/10, 1)) == 0 {
 			r.o.Logf("sent %d, acknowledged %d", seq, r.acked.Load())
@@ -247,6 +261,7 @@ var murmur2 = kgo.StickyKeyPartitioner(nil).ForTopic("")
 // acknowledged there in the order in which they were sent, without a gap.
 func (r *run) expect() readback.Expected {
 	seqs := make(map[int32][]int)
+	repeats := 0
 	for seq, a := range r.acks {
 		switch {
 		case a.times == 0:
@@ -263,7 +278,17 @@ func (r *run) expect() readback.Expected {
 		if want := int64(len(seqs[a.partition])); a.offset != want {
 			r.complain.Add("record %d: acknowledged at %d of partition %d, want %d", seq, a.offset, a.partition, want)
 		}
+		if a.sent != 0 && a.timestamp != a.sent {
+			repeats++
+			if a.timestamp < a.sent || a.timestamp > a.sent+maxBatchSpan.Milliseconds() {
+				r.complain.Add("record %d: acknowledged with timestamp %d, sent with %d", seq, a.timestamp, a.sent)
+			}
+			r.acks[seq].timestamp = a.sent
+		}
 		seqs[a.partition] = append(seqs[a.partition], seq)
+	}
+	if repeats > 0 {
+		r.o.Logf("%d acknowledgements carry the timestamp of a repeated batch", repeats)
 	}
 	counts := make(map[int32]int)
 	for p := range seqs {
