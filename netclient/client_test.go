@@ -92,6 +92,7 @@ func TestSendToUnreadyNode(t *testing.T) {
 	} {
 		r := newRig(t, Config{}, 1)
 		reach(r)
+		assert.NoError(t, r.LastError(7))
 		var o outcome
 		if invariants.Enabled {
 			assert.Panics(t, func() { r.send(1, &o) })
@@ -361,6 +362,21 @@ func TestThrottle(t *testing.T) {
 	r.pass(70 * ms)
 	assert.True(t, r.Ready(r.node(1), r.now))
 	assert.Equal(t, []time.Duration{100 * ms, 20 * ms, 70 * ms}, hook)
+}
+
+// S-21: every throttle is told, those that callers find in answers to Produce and the one in an answer to ApiVersions alike.
+func TestThrottlesAreTold(t *testing.T) {
+	var told []time.Duration
+	r := newRig(t, Config{Throttled: func(_ int32, d time.Duration) { told = append(told, d) }}, 1)
+	r.Ready(r.node(1), r.now)
+	resp := apis()
+	resp.ThrottleTimeMs = 400
+	r.sel.up(0, 1, resp)
+	r.poll(0)
+	for _, d := range []time.Duration{100, 200, 300} {
+		r.Throttle(1, d*ms, r.now)
+	}
+	assert.Equal(t, []time.Duration{400 * ms, 100 * ms, 200 * ms, 300 * ms}, told)
 }
 
 // A throttle that only damage can explain is cut to a minute.

@@ -221,9 +221,11 @@ func (f *fakeSelector) answer(after time.Duration, node int32, m protocol.Messag
 	f.receive(after, node, payload(frm, m))
 }
 
+// payload is m as the answer to a frame, which it need not fit.
 func payload(frm fakeFrame, m protocol.Message) []byte {
 	h := frm.header
-	return m.AppendTo(protocol.AppendResponseHeader(nil, h.Key, h.Version, h.CorrelationID), h.Version)
+	_, highest := m.Key().Versions()
+	return m.AppendTo(protocol.AppendResponseHeader(nil, h.Key, h.Version, h.CorrelationID), min(h.Version, highest))
 }
 
 // apis is an answer to ApiVersions of a broker of today.

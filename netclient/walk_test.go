@@ -178,7 +178,7 @@ func (w *walk) reply(c *fakeConn) {
 	if frm.header.Key == protocol.KeyMetadata && w.rnd.IntN(4) > 0 {
 		m = metadataAnswer(1, 2, 3)
 	}
-	w.sel.receive(0, c.node.ID, m.AppendTo(protocol.AppendResponseHeader(nil, frm.header.Key, frm.header.Version, frm.header.CorrelationID), min(frm.header.Version, 4)))
+	w.sel.receive(0, c.node.ID, payload(frm, m))
 }
 
 // check compares the counts of the client with what the test knows.
