@@ -62,6 +62,7 @@ type deque struct {
 	muted      bool
 	retryGen   uint32    // of its entry in the retry heap; older entries are dead
 	lingerEnds time.Time // while in a linger list
+	drained    uint64    // the drain that took a batch last
 }
 
 func (d *deque) len() int { return len(d.q) - d.head }

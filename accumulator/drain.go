@@ -26,6 +26,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 	if n == nil {
 		return dst
 	}
+	a.s.drains++
 	total, first := 0, len(dst)
 	for k := n.ready.n; k > 0; k-- {
 		d := n.ready.head
@@ -57,10 +58,11 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 // piggyback adds open batches whose linger is more than half over: there is a request under way to
 // their node, and one of their own would follow soon.
 func (a *RecordAccumulator) piggyback(dst []*ProducerBatch, n *node, room int, now time.Time, g Gate) []*ProducerBatch {
-	for k := n.linger.n; k > 0; k-- {
-		d := n.linger.head
-		if d.lingerEnds.Sub(now) > a.cfg.Linger/2 {
-			break
+	var next *deque
+	for d := n.linger.head; d != nil && d.lingerEnds.Sub(now) <= a.cfg.Linger/2; d = next {
+		next = d.next
+		if d.drained == a.s.drains {
+			continue // a request takes one batch of a partition (S-77)
 		}
 		b, v := a.take(d, n.id, room, false, now, g)
 		switch v {
@@ -94,6 +96,15 @@ const (
 func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now time.Time, g Gate) (*ProducerBatch, takeResult) {
 	d.mu.Lock()
 	b := d.front()
+	if b != nil && g != nil {
+		// The front stays the front without the lock: only this goroutine takes from there. An open batch is not closed
+		// before it may go: until then it can as well collect more.
+		d.mu.Unlock()
+		if !g.MayDrain(b, node) {
+			return nil, held
+		}
+		d.mu.Lock()
+	}
 	if b == nil {
 		d.mu.Unlock()
 		return nil, nothing
@@ -118,28 +129,22 @@ func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now 
 		d.mu.Unlock()
 		return nil, noRoom
 	}
-	// The front stays the front without the lock: only this goroutine takes from there.
-	d.mu.Unlock()
 	if b.dirty && b.sends > 0 {
 		// Its header has to change, and a writer still reads it: when that lets go, the partition is looked at again.
+		d.mu.Unlock()
 		return nil, held
 	}
-	if g != nil {
-		if !g.MayDrain(b, node) {
-			return nil, held
-		}
-		if !b.stamped {
-			g.Stamp(b)
-		}
-	}
-	d.mu.Lock()
 	popped := d.popFront()
 	d.mu.Unlock()
 	invariants.Check(popped == b, "the front of %v changed under the sender", d.tp)
 	b.count(0)
+	if g != nil && !b.stamped {
+		g.Stamp(b)
+	}
 	if b.dirty {
 		b.writeHeader()
 	}
+	d.drained = a.s.drains
 	b.drained = now
 	b.leaderEpoch = a.leaderEpoch(d)
 	b.attempts++
