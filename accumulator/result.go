@@ -79,6 +79,7 @@ type batchResult struct {
 
 	mu      sync.Mutex // guards waiters, and settled going true
 	waiters []waiter
+	first   [1]waiter // where waiters begins: a synchronous caller is the only one, and pays no allocation
 }
 
 // splitPart says which result took over the records from first on, after a split.
@@ -198,8 +199,15 @@ func (r *batchResult) add(w waiter) bool {
 	if r.settled.Load() {
 		return false
 	}
-	r.waiters = append(r.waiters, w)
+	r.push(w)
 	return true
+}
+
+func (r *batchResult) push(w waiter) {
+	if r.waiters == nil {
+		r.waiters = r.first[:0]
+	}
+	r.waiters = append(r.waiters, w)
 }
 
 // remove takes ch out again, wherever a split has moved it to. False: its signal is under way.
@@ -268,7 +276,7 @@ func (r *batchResult) become(parts []splitPart) {
 		}
 		w.index -= parts[k].first
 		// The parts are new and nobody can have settled them: add always takes.
-		parts[k].r.waiters = append(parts[k].r.waiters, w)
+		parts[k].r.push(w)
 		parts[k].r.urgent.Store(true)
 	}
 	r.settled.Store(true)
