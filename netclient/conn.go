@@ -37,7 +37,6 @@ type conn struct {
 
 	wake     chan struct{} // one slot: frames came while the writer was idle, or the connection ends
 	room     chan struct{} // one slot: Poll took the events the reader was waiting for
-	readDone chan struct{} // closed by the reader: it will not read any more
 	released chan struct{} // closed by the writer: it will not touch a frame any more
 
 	// Guarded by sel.mu.
@@ -50,7 +49,8 @@ type conn struct {
 	deaf    bool          // responses are not reported any more
 	unread  int           // bytes of payload reported since poll number seenAt
 	seenAt  uint64
-	sock    net.Conn // the socket, below TLS, once up. Closing it ends every read and write
+	sock    net.Conn    // the socket, below TLS, once up. Closing it ends every read and write
+	last    *time.Timer // closes the socket, when the connection is closing but has a moment left
 
 	// Owned by the dialer, who is the reader. Read by the selector's owner when the connection is gone.
 	in   frameReader
@@ -79,11 +79,11 @@ func (c *conn) run(ctx context.Context) {
 	case !c.becomeUp(sock, versions):
 		sock.Close()
 	default:
-		c.sel.wg.Go(c.writeLoop) // ends when the connection is closing, and after the reader
+		c.sel.wg.Go(c.writeLoop) // ends when the connection is closing
 		c.becomeClosing(c.readLoop())
 		sock.Close() // ends a write that is stuck
-		close(c.readDone)
 		<-c.released
+		c.stopLast()
 	}
 	c.becomeGone()
 }
@@ -146,24 +146,53 @@ func (c *conn) becomeGone() {
 //
 // The socket is closed at once, with one exception: if the broker was sent requests that it does not
 // answer, closing a socket that holds unread input would reset the connection and destroy them on their
-// way. Then the writer half-closes, and the reader goes on until the broker closes too, or Linger is over.
+// way. Then the writer stops and half-closes, and the reader goes on until the broker closes too, or
+// Linger is over.
 func (c *conn) close() {
 	s := c.sel
 	s.mu.Lock()
-	before := c.state
+	before, gently, writing := c.state, c.oneWay, c.writing
 	if before < closing {
 		c.state, c.err = closing, errClosedHere
 	}
-	gently := c.oneWay && !c.writing
+	if before == up && gently {
+		c.lingerLocked()
+	}
 	s.mu.Unlock()
 	switch {
 	case before == connecting:
 		c.cancel()
-	case before == up && !gently:
+	case before == up && (!gently || writing && c.sock.SetWriteDeadline(longAgo) != nil):
 		c.sock.Close()
 	}
 	poke(c.wake)
 	poke(c.room)
+}
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
+
+// lingerLocked gives the connection a last moment: the socket is closed when it is over.
+func (c *conn) lingerLocked() {
+	s := c.sel
+	if c.last != nil {
+		return
+	}
+	s.wg.Add(1)
+	c.last = time.AfterFunc(s.cfg.Linger, func() {
+		c.sock.Close()
+		s.wg.Done()
+	})
+}
+
+// stopLast ends the last moment, if there is one.
+func (c *conn) stopLast() {
+	c.sel.mu.Lock()
+	last := c.last
+	c.sel.mu.Unlock()
+	if last != nil && last.Stop() {
+		c.sel.wg.Done()
+	}
 }
 
 // readLoop reports responses until the connection ends, and says why it did.
@@ -219,18 +248,34 @@ const frameOverhead = 64
 
 // writeLoop writes what is queued, until the connection is closing.
 func (c *conn) writeLoop() {
-	n := 0
-	for c.takeNext(n) {
+	for n := 0; c.takeNext(n); {
 		var err error
 		if n, err = c.out.write(c.taken[c.done:]); err != nil {
-			c.reportSent(n)
-			// What the broker answered before is still worth reading: the reader gets a moment for it.
-			c.becomeClosing(err)
+			c.failWrite(n, err)
 			break
 		}
 	}
+	// Below TLS: its own farewell could wait for a full socket, and no broker misses it.
+	if w, ok := c.sock.(interface{ CloseWrite() error }); ok {
+		w.CloseWrite()
+	}
 	close(c.released)
-	c.endReader()
+}
+
+// failWrite reports the n frames that went out whole before a write failed. What the broker has answered
+// before is still worth reading: the reader gets a moment for it.
+func (c *conn) failWrite(n int, err error) {
+	s := c.sel
+	s.mu.Lock()
+	signal := c.reportSentLocked(n)
+	c.writing = false
+	if c.state < closing {
+		c.state, c.err = closing, err
+	}
+	c.lingerLocked()
+	s.mu.Unlock()
+	s.wakePoller(signal)
+	poke(c.room)
 }
 
 // takeNext reports the n frames written last and waits for more. It returns false when there is
@@ -261,14 +306,6 @@ func (c *conn) takeNext(n int) bool {
 	return ok
 }
 
-func (c *conn) reportSent(n int) {
-	c.sel.mu.Lock()
-	signal := c.reportSentLocked(n)
-	c.writing = false
-	c.sel.mu.Unlock()
-	c.sel.wakePoller(signal)
-}
-
 // reportSentLocked reports the next n of the taken frames, of which nothing is kept, and says whether the
 // poller has to be signalled.
 func (c *conn) reportSentLocked(n int) (signal bool) {
@@ -282,23 +319,6 @@ func (c *conn) reportSentLocked(n int) (signal bool) {
 	}
 	c.done += n
 	return notify && s.wakeLocked()
-}
-
-// endReader closes the writing side and gives the reader a last moment: to see what the broker has
-// still to say, and that it closes too. Only the writer calls it, as its last act.
-func (c *conn) endReader() {
-	// Below TLS: its own farewell could wait for a full socket, and no broker misses it.
-	if w, ok := c.sock.(interface{ CloseWrite() error }); ok {
-		w.CloseWrite()
-	}
-	last := time.NewTimer(c.sel.cfg.Linger)
-	defer last.Stop()
-	select {
-	case <-c.readDone:
-	case <-last.C:
-		c.sock.Close()
-		<-c.readDone
-	}
 }
 
 // byteCount counts bytes in one direction: of all connections, and of one node.

@@ -332,10 +332,10 @@ func TestFrameWriterLeavesTheFrameAlone(t *testing.T) {
 func TestWakeUpsAreFew(t *testing.T) {
 	s := NewTCPSelector(TCPConfig{})
 	c := &conn{sel: s, taken: []queuedFrame{frameOf("a"), frameOf("b")}}
-	c.reportSent(1)
+	c.reportSentLocked(1)
 	assert.False(t, s.woken.Load())
 	c.taken[1].frame.NotifySent = true
-	c.reportSent(1)
+	c.reportSentLocked(1)
 	assert.True(t, s.woken.Load())
 	assert.Empty(t, s.signal, "nobody sleeps")
 	s.woken.Store(false)

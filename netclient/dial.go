@@ -131,13 +131,14 @@ func (s *TCPSelector) dialNode(ctx context.Context, node protocol.Node) (net.Con
 	if len(hosts) == 0 {
 		return nil, &net.DNSError{Err: "no addresses", Name: node.Host, IsNotFound: true}
 	}
+	addrs := make([]string, len(hosts))
 	for i, h := range hosts {
-		hosts[i] = protocol.Node{Host: h, Port: node.Port}.Addr()
+		addrs[i] = protocol.Node{Host: h, Port: node.Port}.Addr()
 	}
-	if len(hosts) == 1 {
-		return s.cfg.Dial(ctx, "tcp", hosts[0])
+	if len(addrs) == 1 {
+		return s.cfg.Dial(ctx, "tcp", addrs[0])
 	}
-	return s.dialFirst(ctx, hosts)
+	return s.dialFirst(ctx, addrs)
 }
 
 // maxHeadStart is how long an address is tried alone before the next one is tried beside it (RFC 8305).

@@ -125,7 +125,6 @@ func (s *TCPSelector) Connect(node protocol.Node, timeout time.Duration) {
 		timeout:  timeout,
 		wake:     make(chan struct{}, 1),
 		room:     make(chan struct{}, 1),
-		readDone: make(chan struct{}),
 		released: make(chan struct{}),
 		lost:     s.lost[node.ID],
 	}

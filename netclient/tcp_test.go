@@ -1,6 +1,7 @@
 package netclient_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"strconv"
@@ -241,6 +242,52 @@ func TestCloseLetsUnansweredRequestsArrive(t *testing.T) {
 		})
 	}
 }
+
+// FC-110: requests that were sent arrive also when the connection is closed in the middle of the next one, which
+// does not fit; that one is dropped.
+func TestCloseInTheMiddleOfAnUnansweredRequest(t *testing.T) {
+	for _, wrap := range []func(net.Conn) net.Conn{
+		func(c net.Conn) net.Conn { return c },
+		func(c net.Conn) net.Conn { return deafToDeadlines{c.(*simnet.Conn)} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			results := make(chan string, 1)
+			read := make(chan struct{})
+			var b *bed
+			b = newBed(t, netclient.TCPConfig{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := b.net.Dial(ctx, network, address)
+				return wrap(c), err
+			}})
+			b.net.SetLink("10.0.0.1:9092", simnet.Link{Buffer: 1000})
+			b.serve("10.0.0.1:9092", func(_ int, c net.Conn) {
+				greet(c)
+				<-read
+				got, _ := io.ReadAll(c)
+				results <- string(got)
+			})
+			b.connected(protocol.Node{ID: 1, Host: "10.0.0.1", Port: 9092})
+			first, second := frame("first"), frame(string(make([]byte, 5000)))
+			first.NotifySent, second.NotifySent = true, true
+			b.sel.Send(1, 1, first)
+			assert.Equal(t, Sent, b.next().Kind)
+			b.sel.Send(1, 2, second)
+			synctest.Wait()
+			start := time.Now()
+			b.sel.Close(1)
+			assert.Equal(t, []netclient.EventKind{Dropped, Disconnected}, b.poll(time.Hour))
+			assert.Equal(t, 50*time.Millisecond, time.Since(start), "the broker does not close")
+			close(read)
+			assert.Contains(t, <-results, "first")
+		})
+	}
+}
+
+// deafToDeadlines accepts deadlines and does nothing about them.
+type deafToDeadlines struct{ *simnet.Conn }
+
+func (deafToDeadlines) SetDeadline(time.Time) error      { return nil }
+func (deafToDeadlines) SetReadDeadline(time.Time) error  { return nil }
+func (deafToDeadlines) SetWriteDeadline(time.Time) error { return nil }
 
 // FC-110: Shutdown gives unanswered requests the same moment, for all connections at once.
 func TestShutdownLingersOnce(t *testing.T) {
