@@ -34,13 +34,13 @@ type TCPConfig struct {
 	// SoftwareName and SoftwareVersion tell the broker who we are (KIP-511). Empty means this library's name, and "unknown".
 	SoftwareName, SoftwareVersion string
 
-	// MaxResponseSize bounds a response frame; zero means 16 MiB.
+	// MaxResponseSize bounds a response frame; zero or less means 16 MiB.
 	MaxResponseSize int
 	// SendBuffer and ReceiveBuffer are the sizes of the socket's buffers (send.buffer.bytes,
 	// receive.buffer.bytes); zero or less leaves them to the operating system.
 	SendBuffer, ReceiveBuffer int
 	// Linger bounds how long a closed connection that carried requests without responses (acks=0) is
-	// kept half open, so that what was written reaches the broker; zero means 50ms.
+	// kept half open, so that what was written reaches the broker; zero means 50ms, less than zero not at all.
 	Linger time.Duration
 
 	// Metrics counts connections and bytes; nil counts them for nobody.
@@ -61,7 +61,9 @@ func (c TCPConfig) withDefaults() TCPConfig {
 	}
 	c.SoftwareName = cmp.Or(c.SoftwareName, "kafka-reservoir-producer")
 	c.SoftwareVersion = cmp.Or(c.SoftwareVersion, "unknown")
-	c.MaxResponseSize = cmp.Or(c.MaxResponseSize, defaultMaxResponseSize)
+	if c.MaxResponseSize <= 0 {
+		c.MaxResponseSize = defaultMaxResponseSize
+	}
 	c.Linger = cmp.Or(c.Linger, defaultLinger)
 	c.Metrics = metrics.OrNew(c.Metrics)
 	return c
