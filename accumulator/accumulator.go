@@ -133,6 +133,9 @@ func New(cfg Config) *RecordAccumulator {
 // clockEvery is how many records share one reading of the clock while a batch fills.
 const clockEvery = 16
 
+// maxSwitches is how many partitions an append without one of its own tries before it waits for a node's share.
+const maxSwitches = 64
+
 // verdict is how an attempt to append ended.
 type verdict int
 
@@ -151,8 +154,10 @@ type attempt struct {
 	mayWait bool
 	granted [][]byte // slabs that a wait brought
 	need    int      // bytes to allocate (noMemory)
-	h       Handle
-	wake    bool // the sender should look
+	// switches counts how often the partition was given up because its node's share was full, since the last wait.
+	switches int
+	h        Handle
+	wake     bool // the sender should look
 	// toSeal were closed by this append, to be compressed: the batch that was too full for the record, and
 	// the record's own if it fills that.
 	toSeal [2]*ProducerBatch
@@ -272,19 +277,26 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 	switch v {
 	case shareFull:
 		sh := d.share.Load()
-		if choice != nil {
-			// Another partition's node may have room: one that is stuck must not hold up records that can go anywhere.
-			if other := a.roomElsewhere(t, md, at.mayWait); other {
-				t.sticky.SwitchFrom(choice, md)
-				return nil
-			}
+		if sh == nil {
+			return nil // the leader was lost meanwhile: nothing bounds the partition now
+		}
+		// Another partition's node may have room: one that is stuck must not hold up records that can go anywhere. The
+		// partition is drawn, so that it may take several draws; but perhaps the one with room is never drawn
+		// (its node counts as unavailable).
+		if choice != nil && at.switches < maxSwitches && a.roomElsewhere(t, md, at.mayWait) {
+			at.switches++
+			t.sticky.SwitchFrom(choice, md)
+			return nil
 		}
 		if !at.mayWait {
 			return fmt.Errorf("append to %v: %d bytes wait for broker %d already: %w", d.tp, sh.unsent.Load(), sh.node, bufferpool.ErrExhausted)
 		}
-		if err := sh.wait(ctx, *maxWait, a.cfg.Wake); err != nil {
+		// What is waited for is no more if the leader has changed, or the accumulator was closed.
+		over := func() bool { return a.closed.Load() || d.share.Load() != sh }
+		if err := sh.wait(ctx, *maxWait, a.cfg.Wake, over); err != nil {
 			return err
 		}
+		at.switches = 0
 	case noMemory:
 		if at.granted != nil {
 			// An earlier grant that no longer suffices goes back first: two large records could each hold what
@@ -510,12 +522,13 @@ func (a *RecordAccumulator) signal(d *deque) {
 		return
 	}
 	d.signalled = true
-	if d.share.Load() == nil {
-		a.look.Store(true) // the sender does not know the partition, or its leader, yet
-	}
 	a.signals.mu.Lock()
 	a.signals.list = append(a.signals.list, d)
 	a.signals.mu.Unlock()
+	if d.share.Load() == nil {
+		// The sender does not know the partition, or its leader, yet. Behind the list, which is emptied behind look.
+		a.look.Store(true)
+	}
 }
 
 // wakeForOpened decides whether a new batch is worth waking the sender: with a linger it only has to
@@ -558,7 +571,9 @@ func (a *RecordAccumulator) hurry(d *deque) {
 	d.mu.Unlock()
 	if sh := d.share.Load(); sh == nil || sh.wakeClosed.Load() != never {
 		a.poke()
+		return
 	}
+	a.look.Store(true) // the node can take it meanwhile, perhaps, and the sender is about to sleep
 }
 
 // release gives the batch's memory back. The sender's, when the batch is Done and no writer is at it.

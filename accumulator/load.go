@@ -10,6 +10,9 @@ import (
 // load is the lengths of a topic's queues, for those partitions that may be chosen. nil: choose evenly.
 // As in Java only once every partition has a queue: before, the lengths say nothing.
 func (a *RecordAccumulator) load(md *metadata.Topic, ds []atomic.Pointer[deque]) *partitioner.Load {
+	if md.Count() < 2 {
+		return nil
+	}
 	var partitions []int32
 	var queues []int
 	excluded, differ := false, false
@@ -21,10 +24,11 @@ func (a *RecordAccumulator) load(md *metadata.Topic, ds []atomic.Pointer[deque])
 		if d == nil {
 			return nil
 		}
-		if n := a.s.nodes[md.Leader(p)]; n != nil && a.cfg.AvailabilityTimeout > 0 &&
-			n.readyAt.Sub(n.drainedAt) > a.cfg.AvailabilityTimeout {
-			excluded = true
-			continue
+		if a.cfg.AvailabilityTimeout > 0 {
+			if n := a.s.nodes[md.Leader(p)]; n != nil && n.readyAt.Sub(n.drainedAt) > a.cfg.AvailabilityTimeout {
+				excluded = true
+				continue
+			}
 		}
 		d.mu.Lock()
 		n := d.len()

@@ -36,12 +36,13 @@ type senderState struct {
 	retries  retryHeap
 
 	closing  bool
-	taken    []*deque // scratch for the signals taken
-	unknown  []string // topics in noLeader, for the result
-	readyIDs []int32  // for the result
-	nodeIDs  []int32  // for Nodes
-	drains   uint64   // how many there were, to know what the present one has taken from
-	exhausts int      // where to go on with the oldest partitions when memory is short
+	taken    []*deque  // scratch for the signals taken
+	unknown  []string  // topics in noLeader, for the result
+	readyIDs []int32   // for the result
+	nodeIDs  []int32   // for Nodes
+	drains   uint64    // how many there were, to know what the present one has taken from
+	loadedAt time.Time // when the sticky partitioners were told the loads last
+	exhausts int       // where to go on with the oldest partitions when memory is short
 }
 
 func (s *senderState) init(*RecordAccumulator) { s.nodes = map[int32]*node{} }
@@ -116,18 +117,14 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 	if a.pool.Waiting() > 0 {
 		a.readyOldest()
 	}
-	if a.cfg.Adaptive && moved {
-		a.refreshLoad(now)
-	}
-
 	res := ReadyResult{Nodes: s.readyIDs[:0], Busy: busy}
 	for _, n := range s.ordered {
 		if n.ready.n > 0 {
 			res.Nodes = append(res.Nodes, n.id)
-			n.readyAt = now
-			if n.canSend {
+			if n.canSend || n.readyAt.IsZero() { // the first time, it may be that it is only being connected
 				n.drainedAt = now
 			}
+			n.readyAt = now
 		}
 		if d := n.linger.head; d != nil && (res.Next.IsZero() || d.lingerEnds.Before(res.Next)) {
 			res.Next = d.lingerEnds
@@ -144,6 +141,10 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 		}
 	}
 	res.UnknownLeader = s.unknown
+	if a.cfg.Adaptive && (moved || now.Sub(s.loadedAt) >= loadEvery || now.Before(s.loadedAt)) {
+		s.loadedAt = now
+		a.refreshLoad()
+	}
 	return res
 }
 
@@ -240,8 +241,8 @@ func (a *RecordAccumulator) leader(d *deque) *node {
 	for _, b := range d.q[d.head:] {
 		b.moveShare(sh)
 	}
-	if old != nil {
-		old.release()
+	if old != nil && old.waiting.Load() > 0 {
+		old.wakeAll() // who waits for this partition has another node to wait for now, or none
 	}
 	return n
 }
@@ -340,18 +341,22 @@ func (a *RecordAccumulator) readyOldest() {
 	}
 }
 
+// loadEvery is how often the sticky partitioners are told how long the queues are. It costs a look at every partition:
+// Java's, at every iteration, would be most of the work with 10,000 of them.
+const loadEvery = 100 * time.Millisecond
+
 // refreshLoad gives the sticky partitioners the lengths of the partitions' queues, as weights, and
 // leaves out those of nodes that have taken nothing for longer than the availability time-out (KIP-794).
-func (a *RecordAccumulator) refreshLoad(now time.Time) {
+func (a *RecordAccumulator) refreshLoad() {
 	if a.s.snapshot == nil {
 		return
 	}
 	for _, t := range a.allTopics() {
-		md := a.s.snapshot.Topic(t.Name)
-		ds := t.deques.Load()
-		if md == nil || ds == nil || md.Count() < 2 || len(*ds) < md.Count() {
+		md, ds := a.s.snapshot.Topic(t.Name), t.deques.Load()
+		if md == nil || ds == nil {
 			continue
 		}
+		// Also nil is told: a load from before the topic grew would keep its new partitions out for ever.
 		t.sticky.SetLoad(a.load(md, *ds))
 	}
 }
@@ -436,6 +441,9 @@ func (a *RecordAccumulator) mustLook(now, until time.Time) bool {
 	a.signals.mu.Unlock()
 	if n == 0 {
 		return false
+	}
+	if a.flushing.Load() > 0 {
+		return true
 	}
 	if a.lingers && until.Sub(now) > a.cfg.Linger {
 		return true // a batch opened meanwhile may end earlier

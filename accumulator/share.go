@@ -64,11 +64,13 @@ func (s *share) full(mayWait bool) bool {
 }
 
 // wait blocks until the sender made room, ctx ends or maxWait is over. It may return early: the caller looks again.
-func (s *share) wait(ctx context.Context, maxWait time.Duration, began func()) error {
+// began is called when it has begun; over reports, before, that there is nothing to wait for any more: who makes it so
+// calls wakeAll afterwards.
+func (s *share) wait(ctx context.Context, maxWait time.Duration, began func(), over func() bool) error {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	s.mu.Lock()
-	if s.unsent.Load() < s.limit.Load() {
+	if s.unsent.Load() < s.limit.Load() || over() {
 		s.mu.Unlock()
 		return nil
 	}

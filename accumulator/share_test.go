@@ -1,0 +1,320 @@
+package accumulator
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kafka-reservoir/producer/bufferpool"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// waiting runs an append in a goroutine of the bubble, and requires that it waits. The error comes over the channel.
+func (r *rig) waiting(rec Record, maxWait time.Duration) chan error {
+	r.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.try(orders, rec, nil, maxWait)
+		done <- err
+	}()
+	synctest.Wait()
+	require.Empty(r.t, done, "the append must wait")
+	return done
+}
+
+// unsent are the bytes that count as waiting for a node.
+func (r *rig) unsent(node int32) int64 { return r.a.s.node(node).share.unsent.Load() }
+
+// Architecture 3.11 (no such bound in Java): what waits for a node is counted in filled slabs and closed batches, by
+// where the partition's leader is, until it is drained or ends.
+func TestUnsentBytes(t *testing.T) {
+	r := newRig(t, withBatch(64*kib), withLinger(time.Hour))
+	r.lead(orders, 1, 1)
+	r.put(0, 3*kib)
+	r.ready()
+	assert.Zero(t, r.unsent(1), "the slab that is being filled does not count")
+	r.put(0, 20*kib)
+	assert.EqualValues(t, 16*kib, r.unsent(1))
+	r.put(1, 100*kib) // closed at once
+	r.ready()
+	closed := int64(protocol.BatchHeaderSize + sizeOf(0, 100*kib))
+	assert.Equal(t, 16*kib+closed, r.unsent(1))
+	b := r.drainOne(1)
+	assert.EqualValues(t, 16*kib, r.unsent(1))
+	r.requeue(b)
+	assert.EqualValues(t, 16*kib, r.unsent(1), "what is sent again is not counted again")
+	r.a.BeginFlush()
+	r.clock.advance(time.Second)
+	r.completeAll(r.drain(1))
+	r.empty()
+	r.a.EndFlush()
+
+	r.put(0, 100*kib)
+	r.clock.advance(time.Hour)
+	for _, b := range r.a.Expired(r.clock.peek()) {
+		r.a.Fail(b, errors.New("expired"), nil)
+	}
+	r.empty()
+}
+
+// An append waits while its node's share is used up, and wakes the sender; a drain that makes room lets it go on.
+// Records that need no more memory, and other nodes, do not wait.
+func TestAppendWaitsForTheShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, withBatch(64*kib), withLinger(time.Hour))
+		r.lead(orders, 1, 1, 2)
+		r.put(1, 10)
+		r.put(0, 70*kib)
+		r.ready()
+		r.a.SetShare(1, 64*kib, 128*kib)
+		wakes := r.wakes.Load()
+		done := r.waiting(Record{Partition: 0, Timestamp: -1, Value: make([]byte, 20*kib)}, time.Hour)
+		assert.Greater(t, r.wakes.Load(), wakes)
+		assert.True(t, r.a.AppendsWait(1))
+		assert.False(t, r.a.AppendsWait(2))
+		d := r.a.deque(r.a.Topic(orders), 0, 3)
+		assert.True(t, d.mu.TryLock(), "S-58: no lock is held while it waits")
+		d.mu.Unlock()
+		r.put(1, 100)
+		r.put(2, 70*kib)
+		require.Empty(t, done)
+		r.completeAll(r.drain(1))
+		require.NoError(t, <-done)
+		assert.False(t, r.a.AppendsWait(1))
+	})
+}
+
+// A batch that grows waits like one that begins.
+func TestGrowingBatchWaitsForTheShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, withBatch(256*kib), withLinger(time.Hour))
+		r.lead(orders, 1)
+		r.put(0, 70*kib)
+		r.ready()
+		r.a.SetShare(1, 64*kib, 64*kib)
+		done := r.waiting(Record{Timestamp: -1, Value: make([]byte, 20*kib)}, time.Hour)
+		// The batch lingers, and it is what is waited for: it becomes ready, if the node can take it.
+		r.full[1] = true
+		assert.Empty(t, r.readyNodes())
+		r.full[1] = false
+		assert.Equal(t, []int32{1}, r.readyNodes())
+		r.completeAll(r.drain(1))
+		require.NoError(t, <-done)
+	})
+}
+
+// With nothing that fills a slab, and an append that waits all the same, everything that lingers for the node is sent.
+func TestWaitingAppendEndsLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, withBatch(64*kib), withLinger(time.Hour))
+		r.lead(orders, 1, 1)
+		r.put(1, 70*kib)
+		r.completeAll(r.drain(1))
+		r.put(0, 1)
+		r.ready()
+		r.a.SetShare(1, 0, 0)
+		done := r.waiting(Record{Partition: 1, Timestamp: -1}, time.Hour)
+		r.busy[1] = 3
+		assert.Equal(t, []int32{0}, partitionsOf(r.drain(1)))
+		r.a.SetShare(1, 1, 1)
+		require.NoError(t, <-done, "a bound that is raised lets those who wait go on")
+	})
+}
+
+// ACC-34: callers that may not wait are refused at the hard bound; at the soft one they go on. Callers that may wait do
+// that at the soft bound, and when their time is over the hard one counts for them.
+func TestSoftAndHardBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Now = time.Now })
+		r.lead(orders, 1, 1)
+		r.put(0, 20*kib)
+		r.a.Ready(r.snap, time.Now())
+		r.a.SetShare(1, 10*kib, 50*kib)
+		rec := Record{Timestamp: -1, Value: make([]byte, 20*kib)}
+		_, err := r.try(orders, rec, nil, 0)
+		require.NoError(t, err)
+		began := time.Now()
+		done := r.waiting(rec, time.Second)
+		require.NoError(t, <-done)
+		assert.Equal(t, time.Second, time.Since(began))
+		for _, maxWait := range []time.Duration{-1, 0, time.Minute} {
+			_, err = r.try(orders, rec, nil, maxWait)
+			require.ErrorIs(t, err, bufferpool.ErrExhausted)
+			assert.ErrorContains(t, err, "append to orders-0: 61656 bytes wait for broker 1 already")
+		}
+		assert.Equal(t, time.Second+time.Minute, time.Since(began))
+		r.a.SetShare(1, 100*kib, 1) // the hard bound is never below the soft one
+		_, err = r.try(orders, rec, nil, 0)
+		require.NoError(t, err)
+	})
+}
+
+// EXT-05: a context that ends ends the wait.
+func TestContextEndsAWaitForTheShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		md := r.lead(orders, 1)
+		r.put(0, 20*kib)
+		r.ready()
+		r.a.SetShare(1, 1, 1)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		done := make(chan error)
+		go func() {
+			_, _, err := r.a.Append(ctx, r.a.Topic(orders), md, &Record{Value: make([]byte, 20*kib)}, nil, false, time.Hour)
+			done <- err
+		}()
+		synctest.Wait()
+		why := errors.New("why")
+		cancel(why)
+		require.ErrorIs(t, <-done, why)
+		assert.False(t, r.a.AppendsWait(1))
+		r.completeAll(r.drain(1))
+		r.empty()
+	})
+}
+
+// S-62: Close ends waits for a share, also one that is about to begin.
+func TestCloseEndsWaitsForTheShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead(orders, 1)
+		r.put(0, 20*kib)
+		r.ready()
+		r.a.SetShare(1, 1, 1)
+		done := r.waiting(Record{Timestamp: -1, Value: make([]byte, 20*kib)}, time.Hour)
+		r.a.Close()
+		require.ErrorIs(t, <-done, ErrClosed)
+
+		// One that saw the accumulator open, and comes to wait only after Close has woken all.
+		md := r.snap.Topic(orders)
+		topic := r.a.Topic(orders)
+		at, maxWait := attempt{mayWait: true}, time.Hour
+		began := time.Now()
+		err := r.a.admit(context.Background(), topic, md, r.a.deque(topic, 0, 1), nil, shareFull, &at, &maxWait)
+		require.ErrorIs(t, err, ErrClosed)
+		assert.Zero(t, time.Since(began))
+	})
+}
+
+// S-76: an append that waits for a node's share goes on with the partition's new leader's when it moves, or without a
+// bound while it has none; also one that only comes to wait then.
+func TestWaitFollowsTheLeader(t *testing.T) {
+	for name, to := range map[string]int32{"another node": 2, "nobody": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				md := r.lead(orders, 1, 1, 2)
+				r.put(1, 50*kib)
+				r.put(0, 20*kib)
+				r.completeAll(r.drainUpToWith(1, 1<<20, nil))
+				r.put(1, 50*kib)
+				r.ready()
+				r.a.SetShare(1, 1, 1)
+				done := r.waiting(Record{Partition: 0, Timestamp: -1, Value: make([]byte, 20*kib)}, time.Hour)
+				d := r.a.deque(r.a.Topic(orders), 0, 3)
+				old := d.share.Load()
+				r.move(orders, 0, to, 2)
+				r.ready()
+				require.NoError(t, <-done)
+				assert.NotZero(t, old.unsent.Load(), "the old node's share is used up as before")
+
+				at, maxWait := attempt{mayWait: true}, time.Hour
+				began := time.Now()
+				over := func() bool { return d.share.Load() != old }
+				require.NoError(t, old.wait(context.Background(), maxWait, func() {}, over))
+				if to < 0 {
+					require.NoError(t, r.a.admit(context.Background(), r.a.Topic(orders), md, d, nil, shareFull, &at, &maxWait))
+				}
+				assert.Zero(t, time.Since(began))
+			})
+		})
+	}
+}
+
+// A record without a partition of its own goes where there is room, whether or not it may wait; it waits only when no
+// node has any.
+func TestUnkeyedRecordsGoWhereThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead(orders, 1, 1, 1, 2, 1)
+		for p := range int32(5) {
+			r.put(p, 20*kib)
+		}
+		r.ready()
+		r.a.SetShare(1, 1, 1)
+		r.a.SetShare(2, 90*kib, 90*kib)
+		rec := Record{Partition: anyOf, Timestamp: -1, Value: make([]byte, 20*kib)}
+		for i := range 4 {
+			h, p, err := r.a.Append(context.Background(), r.a.Topic(orders), r.snap.Topic(orders), &rec, nil, true, time.Duration(i%2)*time.Hour)
+			require.NoError(t, err)
+			assert.True(t, h.Valid())
+			assert.EqualValues(t, 3, p)
+		}
+		_, err := r.try(orders, rec, nil, 0)
+		require.ErrorIs(t, err, bufferpool.ErrExhausted)
+		done := r.waiting(rec, time.Hour)
+		for range 5 {
+			r.completeAll(r.drain(2))
+			r.completeAll(r.drain(1))
+		}
+		require.NoError(t, <-done)
+	})
+}
+
+// A partition that is never drawn, since its node counts as unavailable, is no room: the append waits, its context and
+// its time count, and it does not go round and round.
+func TestRoomThatIsNeverDrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) {
+			c.Adaptive, c.AvailabilityTimeout, c.Now = true, time.Second, time.Now
+		})
+		r.lead(orders, 1, 2)
+		r.put(0, 20*kib)
+		r.put(1, 20*kib)
+		r.a.Ready(r.snap, time.Now())
+		r.a.SetNode(1, true, 0)
+		time.Sleep(2 * time.Second)
+		r.a.Ready(r.snap, time.Now()) // node 2 has taken nothing for so long
+		r.a.SetShare(1, 1, 1)
+		rec := Record{Partition: anyOf, Timestamp: -1, Value: make([]byte, 20*kib)}
+		_, err := r.try(orders, rec, nil, 0)
+		require.ErrorIs(t, err, bufferpool.ErrExhausted)
+		began := time.Now()
+		_, err = r.try(orders, rec, nil, time.Second)
+		require.ErrorIs(t, err, bufferpool.ErrExhausted)
+		assert.Equal(t, time.Second, time.Since(began))
+	})
+}
+
+// The soft bound grows with what is under way, between a floor and a ceiling.
+func TestShareFor(t *testing.T) {
+	r := newRig(t)
+	for underWay, want := range map[float64]int64{0: shareFloor, 600 << 10: shareFloor, 1 << 20: 1 << 20 * 2 / 5, 10 << 20: shareCeiling} {
+		assert.Equal(t, want, r.a.ShareFor(underWay))
+	}
+}
+
+// With a request in flight and no linger another one is worth it for a slab's worth of records, or when they cannot wait.
+func TestWorthAnother(t *testing.T) {
+	r := newRig(t, withBatch(64*kib))
+	r.lead(orders, 1)
+	r.put(0, 20*kib)
+	r.ready()
+	assert.False(t, r.a.WorthAnother(1))
+	r.a.BeginFlush()
+	assert.True(t, r.a.WorthAnother(1))
+	r.a.EndFlush()
+	assert.False(t, r.a.WorthAnother(1))
+	r.put(0, 64*kib)
+	assert.True(t, r.a.WorthAnother(1))
+	r.drain(1)
+	r.drain(1)
+	assert.False(t, r.a.WorthAnother(1))
+	r.a.StartClosing()
+	assert.True(t, r.a.WorthAnother(1))
+}
