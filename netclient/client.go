@@ -127,6 +127,7 @@ type NetworkClient struct {
 	features finalizedFeatures
 
 	fetching  bool      // a metadata request is in flight
+	outdated  bool      // and its answer will be of no use: the nodes were given up meanwhile
 	avoid     int32     // the node that was of no use for metadata last, or noNode
 	lostSince time.Time // since when metadata is due and no node is connected; see isLost
 
@@ -146,7 +147,7 @@ func New(cfg Config, sel Selector, md MetadataUpdater) *NetworkClient {
 		rand:        cfg.Rand,
 		reconnect:   backoff.Exponential{Initial: cfg.ReconnectBackoff, Max: cfg.ReconnectBackoffMax, Rand: cfg.Rand},
 		setup:       backoff.Exponential{Initial: cfg.ConnectionSetupTimeout, Max: cfg.ConnectionSetupTimeoutMax, Rand: cfg.Rand},
-		slowConnect: cfg.ReconnectBackoffMax,
+		slowConnect: max(cfg.ReconnectBackoffMax, cfg.ConnectionSetupTimeout/10),
 		features:    finalizedFeatures{epoch: -1},
 		avoid:       noNode,
 	}

@@ -200,8 +200,13 @@ func (c *NetworkClient) fetch(n *nodeConn, now time.Time) time.Duration {
 func (c *NetworkClient) handleMetadata(r *Response) {
 	c.fetching = false
 	c.avoid = r.Node // whoever does not help is not the next to be asked
-	if r.Err != nil {
-		c.md.HandleFailure(r.Err, r.Now)
+	err := r.Err
+	if c.outdated && err == nil {
+		err = errLeft
+	}
+	c.outdated = false
+	if err != nil {
+		c.md.HandleFailure(err, r.Now)
 		return
 	}
 	resp := new(protocol.MetadataResponse)
@@ -230,6 +235,7 @@ func (c *NetworkClient) rebootstrap(now time.Time, force bool) bool {
 		return false
 	}
 	c.lostSince = now
+	c.outdated = c.fetching
 	for _, n := range c.nodes {
 		if n.addr.ID >= 0 {
 			c.close(n, errLeft, true)

@@ -406,6 +406,30 @@ func TestRebootstrapRequired(t *testing.T) {
 	assert.Equal(t, nodeClosing, r.state(1))
 }
 
+// An answer of a node that was given up while it was on its way does not bring the old cluster back.
+func TestAnswerFromBeforeTheRebootstrap(t *testing.T) {
+	r := newRig(t, Config{}, 1, 2)
+	r.connect(1)
+	r.md.dueAt = r.now
+	r.poll(0)
+	r.Ready(r.node(2), r.now)
+	r.md.boot = []protocol.Node{{ID: -1, Host: "boot", Port: 9092}}
+	r.sel.gone(0, 2, protocol.RebootstrapRequired)
+	r.sel.answer(0, 1, metadataAnswer(1, 2))
+	r.poll(0)
+	assert.Empty(t, r.md.responses)
+	assert.Equal(t, []error{errLeft}, r.md.failures)
+	r.poll(0)
+	r.md.dueAt = r.now
+	r.poll(0)
+	r.sel.up(0, -1, apis())
+	r.poll(0)
+	r.poll(0)
+	r.sel.answer(0, -1, metadataAnswer(1, 2))
+	r.poll(0)
+	assert.Len(t, r.md.responses, 1)
+}
+
 // FC-107: whatever keeps the client from working, it sleeps until something can change: in each state fewer than 50
 // polls a second.
 func TestNoBusyLoop(t *testing.T) {
