@@ -201,7 +201,8 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 		s.failUndrained(now)
 	}
 	busy := false
-	if !s.disp.Full() {
+	full := s.disp.Full()
+	if !full {
 		ready := s.acc.Ready(snapshot, now)
 		busy = ready.Busy && s.cfg.Linger > 0
 		sooner(ready.Next)
@@ -249,7 +250,9 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	}
 	s.refreshNodes(now)
 	s.cfg.Metrics.RequestsInFlight.Set(int64(s.client.InFlight()))
-	if !s.acc.PrepareSleep(now, now.Add(timeout)) {
+	// With too many callbacks to run, what came in since is not looked at: only the dispatcher's word that it has caught
+	// up helps, and looking again at once for anything else would be a spin.
+	if !full && !s.acc.PrepareSleep(now, now.Add(timeout)) {
 		timeout = 0
 	}
 	slept := now
