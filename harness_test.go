@@ -88,16 +88,26 @@ func on(key protocol.APIKey, v testbroker.Verdict) func(*testbroker.Request) tes
 	}
 }
 
-// ofOurs matches the line of a stack that says that one of the producer's own goroutines was started.
-var ofOurs = regexp.MustCompile(`created by github\.com/kafka-reservoir/producer(/(accumulator|bufferpool|metadata|netclient|sender))?\.`)
+// ofOurs matches a function of the producer, as a stack has it.
+var ofOurs = regexp.MustCompile(`^github\.com/kafka-reservoir/producer(/(accumulator|bufferpool|metadata|netclient|sender))?\.`)
 
-// running are the stacks of the goroutines that producers have started.
+// running are the stacks of the goroutines that producers have started: those that have a function of the producer at
+// their bottom.
 func running() []string {
 	b := make([]byte, 1<<20)
 	b = b[:runtime.Stack(b, true)]
 	var own []string
 	for _, g := range strings.Split(string(b), "\n\n") {
-		if ofOurs.MatchString(g) {
+		bottom := ""
+		for _, line := range strings.Split(g, "\n")[1:] {
+			if strings.HasPrefix(line, "created by ") {
+				break
+			}
+			if !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "sync.(*WaitGroup).Go") {
+				bottom = line
+			}
+		}
+		if ofOurs.MatchString(bottom) {
 			own = append(own, g)
 		}
 	}
