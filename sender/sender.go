@@ -134,6 +134,9 @@ func (s *Sender) Done() <-chan struct{} { return s.done }
 // Closed reports whether the last iteration found nothing left to do after a close was asked for.
 func (s *Sender) Closed() bool { return s.closed }
 
+// Sequences is the state of idempotence, for tests; nil without it. It belongs to the sender's goroutine.
+func (s *Sender) Sequences() *txn.Manager { return s.txn }
+
 // Wakeup ends the sender's sleep. Any goroutine.
 func (s *Sender) Wakeup() { s.client.Wakeup() }
 

@@ -84,6 +84,13 @@ func (m *Manager) partition(tp protocol.TopicPartition) *partition {
 	return p
 }
 
+// SetNext makes next the sequence of a partition's next batch, for tests of what happens after two billion records.
+func (m *Manager) SetNext(tp protocol.TopicPartition, next int32) {
+	p := m.partition(tp)
+	p.restart(m.id)
+	p.next = next
+}
+
 // MayDrain reports whether the first batch of a partition may be sent to node now.
 func (m *Manager) MayDrain(b *accumulator.ProducerBatch, node int32) bool {
 	if !m.id.Valid() || m.fatal != nil {

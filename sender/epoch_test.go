@@ -1,0 +1,113 @@
+package sender_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kafka-reservoir/producer/internal/sim"
+	"github.com/kafka-reservoir/producer/internal/testbroker"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// TXN-10, DRB-11, FC-015, KAFKA-7693: after sequence 2147483647 comes 0, within a batch and between two, also when batches around it are
+// sent again.
+func TestSequencesWrap(t *testing.T) {
+	cfg := sim.Config{Linger: time.Millisecond, BatchSize: 100, Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+		5: {Drop: testbroker.DropFIN, Skip: true},
+		7: {Drop: testbroker.DropFIN},
+	})}}
+	w := newWorld(t, cfg)
+	w.topic("t", 2)
+	w.send("t", 1, "t-1-first")
+	w.Settle(time.Second)
+	id := w.Sender.Sequences().ID()
+	tp := protocol.TopicPartition{Topic: "t", Partition: 0}
+	require.NoError(t, w.Cluster.PrimeProducer("t", 0, id, math.MaxInt32-7))
+	w.Sender.Sequences().SetNext(tp, math.MaxInt32-7)
+	w.sendN("t", 0, 0, 30)
+	w.settle()
+	require.Equal(t, w.sentTo("t", 0), w.values("t", 0))
+	wrapped := false
+	for _, r := range w.produces()[1:] {
+		b := r.Batches[0]
+		require.GreaterOrEqual(t, b.BaseSequence, int32(0))
+		require.Equal(t, int16(0), b.ProducerEpoch)
+		wrapped = wrapped || b.BaseSequence < 100
+	}
+	require.True(t, wrapped)
+}
+
+// SND-29, SND-30, SND-43, TXN-13: at the last epoch a bump needs a new producer id, and all partitions go on under it.
+func TestEpochOverflow(t *testing.T) {
+	w := newWorld(t, small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+		3: {Code: protocol.MessageTooLarge},
+	})}))
+	w.topic("t", 2)
+	w.send("t", 0, "warm")
+	w.Settle(time.Second)
+	id := w.Sender.Sequences().ID()
+	w.Sender.Sequences().SetID(protocol.ProducerID{ID: id.ID, Epoch: math.MaxInt16})
+	w.send("t", 0, "a")
+	w.Settle(time.Second)
+	w.send("t", 0, "refused")
+	w.Settle(time.Second)
+	require.ErrorIs(t, w.book["refused"].err, protocol.MessageTooLarge)
+	w.send("t", 0, "b")
+	w.send("t", 1, "c")
+	w.settle()
+	require.Equal(t, []string{"warm", "a", "b"}, w.values("t", 0))
+	require.Equal(t, []string{"c"}, w.values("t", 1))
+	for _, r := range w.Cluster.Records("t", 1) {
+		require.NotEqual(t, id.ID, r.ProducerID)
+		require.Equal(t, int16(0), r.ProducerEpoch)
+	}
+}
+
+// FC-006: a topic that metadata says is gone, and that comes back, goes on with its sequences.
+func TestSequencesOutliveMetadata(t *testing.T) {
+	gone := false
+	w := newWorld(t, sim.Config{MetadataMaxAge: 20 * time.Millisecond, Cluster: testbroker.Config{Nodes: 1, Fault: func(r *testbroker.Request) testbroker.Verdict {
+		if gone && r.API == protocol.KeyMetadata {
+			return testbroker.Verdict{Code: protocol.UnknownTopicOrPartition}
+		}
+		return testbroker.Verdict{}
+	}}})
+	w.topic("t", 1)
+	for _, v := range []string{"a", "b", "c"} {
+		w.send("t", 0, v)
+		w.Settle(time.Second)
+	}
+	gone = true
+	w.send("t", 0, "d") // appended while it is thought to be there
+	w.Run(300*time.Millisecond, func() bool { return false })
+	gone = false
+	w.settle()
+	require.Equal(t, []string{"a", "b", "c", "d"}, w.values("t", 0))
+	last := w.Cluster.Records("t", 0)[3]
+	require.True(t, last.Sequence == 3 && last.ProducerEpoch == 0 || last.Sequence == 0 && last.ProducerEpoch > 0)
+}
+
+// SND-28, TXN-54, FC-003, FC-004: all batches of a partition that were sent expire: the next one begins anew under the next epoch.
+func TestAllSentBatchesExpire(t *testing.T) {
+	cfg := small(testbroker.Config{Nodes: 1, Fault: func(r *testbroker.Request) testbroker.Verdict {
+		if r.API == protocol.KeyProduce && r.Batches[0].BaseSequence > 0 && r.Batches[0].ProducerEpoch == 0 {
+			return testbroker.Verdict{Skip: true, Drop: testbroker.DropFIN}
+		}
+		return testbroker.Verdict{}
+	}})
+	cfg.DeliveryTimeout = 300 * time.Millisecond
+	w := newWorld(t, cfg)
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.Settle(time.Second)
+	w.sendN("t", 0, 0, 3)
+	w.Settle(time.Second)
+	w.send("t", 0, "b")
+	w.settle()
+	require.Equal(t, []string{"a", "b"}, w.values("t", 0))
+	require.Equal(t, int16(1), w.Cluster.Records("t", 0)[1].ProducerEpoch)
+	require.Equal(t, int32(0), w.Cluster.Records("t", 0)[1].Sequence)
+}
