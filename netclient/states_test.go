@@ -383,8 +383,8 @@ func TestNodeMovesWhileBackingOff(t *testing.T) {
 	assert.Equal(t, 10*time.Second, r.sel.connects[n].timeout)
 }
 
-// FC-095: a node that is gone from the metadata answers what it was asked, and is closed then. What is known of it
-// is kept for a while, so that its back-off survives, and forgotten then (FC-137).
+// FC-095, CCS-04: a node that is gone from the metadata answers what it was asked, and is closed then. What is known of
+// it is kept for a while, so that its back-off survives, and forgotten then (FC-137): it is as new.
 func TestNodeIsGone(t *testing.T) {
 	r := newRig(t, Config{}, 1, 2)
 	r.connect(1)
@@ -408,6 +408,7 @@ func TestNodeIsGone(t *testing.T) {
 	r.poll(0)
 	assert.Nil(t, r.find(1))
 	assert.NotNil(t, r.find(2))
+	assert.Zero(t, r.PollDelay(1, r.now))
 }
 
 // FC-137: what is kept of nodes is bounded by those known lately.
