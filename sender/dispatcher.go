@@ -28,18 +28,28 @@ type Dispatcher struct {
 
 	mu     sync.Mutex // guards the fields below; a leaf
 	queue  []Task
-	spare  []Task // the slice run worked on last, to be used again
 	asleep bool
 	closed bool
-	wake   chan struct{} // one slot
+	wake   func() // ends the sleep
 	done   chan struct{}
+
+	// Owned by the goroutine.
+	work []Task
+	at   int // work[at:] is still to be run
 }
 
 // NewDispatcher starts the callback goroutine. relaxed may be nil.
 func NewDispatcher(limit int64, relaxed func()) *Dispatcher {
-	d := &Dispatcher{limit: limit, relaxed: relaxed, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go d.run() // ends when Close was called and the queue is empty; Done reports it
+	alarm := make(chan struct{}, 1)
+	d := NewSteppedDispatcher(limit, relaxed, func() { alarm <- struct{}{} })
+	go d.run(alarm) // ends when Close was called and the queue is empty; Done reports it
 	return d
+}
+
+// NewSteppedDispatcher makes a Dispatcher without a goroutine, for simulations: Step stands in for it. wake is called when
+// there is something to do again after Step said that there was not.
+func NewSteppedDispatcher(limit int64, relaxed, wake func()) *Dispatcher {
+	return &Dispatcher{limit: limit, relaxed: relaxed, wake: wake, done: make(chan struct{})}
 }
 
 // Enqueue adds a task. It never waits. After the goroutine has ended the task is dropped: false.
@@ -59,7 +69,7 @@ func (d *Dispatcher) Enqueue(t Task) bool {
 	d.asleep = false
 	d.mu.Unlock()
 	if wake {
-		d.wake <- struct{}{}
+		d.wake()
 	}
 	return true
 }
@@ -70,13 +80,11 @@ func (d *Dispatcher) Full() bool { return d.full.Load() }
 // Close lets the goroutine end once the queue is empty.
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return
-	}
+	wake := d.asleep && !d.closed // asleep stays true: nothing may come in any more
 	d.closed = true
-	if d.asleep {
-		d.wake <- struct{}{} // asleep stays true: nothing may come in any more
+	d.mu.Unlock()
+	if wake {
+		d.wake()
 	}
 }
 
@@ -102,37 +110,51 @@ func (d *Dispatcher) Await(ctx context.Context) error {
 	}
 }
 
-func (d *Dispatcher) run() {
-	defer close(d.done)
+func (d *Dispatcher) run(alarm <-chan struct{}) {
 	for {
-		d.mu.Lock()
-		work := d.queue
-		if len(work) == 0 {
-			d.asleep = true
-			if d.closed {
-				d.mu.Unlock()
-				return
-			}
-			d.mu.Unlock()
-			<-d.wake
-			continue
+		for d.Step() {
 		}
-		d.queue = d.spare[:0] // from here on spare is not spare: work takes its place below
-		d.mu.Unlock()
-		for i, t := range work {
-			size := 0
-			if w, ok := t.(weighted); ok {
-				size = w.RawSize() // before Run, which may give the batch away
-			}
-			t.Run()
-			work[i] = nil
-			if size > 0 && d.backlog.Add(int64(-size)) <= d.limit/2 && d.full.Load() {
-				d.full.Store(false)
-				if d.relaxed != nil {
-					d.relaxed()
-				}
-			}
+		select {
+		case <-d.done:
+			return
+		case <-alarm:
 		}
-		d.spare = work
 	}
+}
+
+// Step runs the next task. False: there is none, for the time being or, if Done is closed now, for good.
+func (d *Dispatcher) Step() bool {
+	if d.at == len(d.work) && !d.more() {
+		return false
+	}
+	t := d.work[d.at]
+	d.work[d.at] = nil
+	d.at++
+	size := 0
+	if w, ok := t.(weighted); ok {
+		size = w.RawSize() // before Run, which may give the batch away
+	}
+	t.Run()
+	if size > 0 && d.backlog.Add(int64(-size)) <= d.limit/2 && d.full.Load() {
+		d.full.Store(false)
+		if d.relaxed != nil {
+			d.relaxed()
+		}
+	}
+	return true
+}
+
+// more takes what has come in.
+func (d *Dispatcher) more() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.queue) == 0 {
+		d.asleep = true
+		if d.closed {
+			close(d.done)
+		}
+		return false
+	}
+	d.work, d.queue, d.at = d.queue, d.work[:0], 0
+	return true
 }

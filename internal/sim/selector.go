@@ -1,13 +1,9 @@
-// Package sim runs the producer's engine in one goroutine, over simulated connections to the test broker's
-// core and in virtual time, so that what happened can be repeated bit for bit.
 package sim
 
 import (
-	"container/heap"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+	"hash/crc32"
 	"net"
 	"time"
 
@@ -19,52 +15,97 @@ import (
 // Selector is a netclient.Selector without sockets. Time passes only in Poll, and only as far as the
 // next thing that happens. It belongs to one goroutine, Wakeup included.
 type Selector struct {
-	c *testbroker.Cluster
-
 	// Latency is how long bytes travel, each way. Nil: half a millisecond.
 	Latency func() time.Duration
 	// WriteTime is how long a frame stays with its connection before it is written whole. Nil: no time.
 	WriteTime func(size int) time.Duration
+	// Network spoils what happens on connections. Its zero value does not.
+	Network Network
+	// Skew is how far the client's wall clock is wrong at present, which it sees if WallClock is set. The brokers' is right.
+	Skew      time.Duration
+	WallClock bool
 
-	now    time.Time
+	c      *testbroker.Cluster
+	places map[place]target // what stands at which address
+	start  time.Time
+	now    time.Duration // since start
 	queue  schedule
-	seq    uint64
 	conns  map[int32]*conn
 	lost   map[int32]int
 	nextID testbroker.ConnID
 	events []netclient.Event
+	spare  []netclient.Event // returned by the Poll before
+	bufs   [][]byte          // to join frames in
+	held   int               // frames handed over and not given back
+	dials  int
 	woken  bool
 	shut   bool
+	dead   error // what is wrong with the use of the selector, if anything: the first such thing
 }
 
-// conn is one simulated connection of the client.
-type conn struct {
-	s       *Selector
-	node    protocol.Node
-	broker  int32 // 0: nobody is there
-	id      testbroker.ConnID
-	up      bool // Connected was reported
-	over    bool // closed by either side; Disconnected is on its way
-	ended   bool // Disconnected was reported
-	pending []frame
-	version int16  // of the ApiVersions request under way
-	stream  []byte // bytes that arrived and are no whole frame yet
-	arrival time.Time
-	stalled bool // the broker does not read
+// Network says what goes wrong on connections. Each func may be nil.
+type Network struct {
+	// Dial is asked for every attempt to connect.
+	Dial func(node protocol.Node) DialFault
+	// Write is asked for every frame when it is about to be written.
+	Write func(node int32, size int) WriteFault
+	// Read is asked for everything that a broker writes.
+	Read func(node int32, size int) ReadFault
+	// Linger is how long after the end of a connection its frames are held on to, as by a writer that is slow to notice.
+	Linger func() time.Duration
+
+	// Sent and Received see what is handed over, and what comes back; Ended that a connection is over.
+	Sent     func(node int32, c testbroker.ConnID, f protocol.Frame)
+	Received func(node int32, c testbroker.ConnID, payload []byte)
+	Ended    func(node int32, c testbroker.ConnID)
 }
 
-// frame is one that was handed over and is not written yet.
-type frame struct {
-	id int32
-	f  protocol.Frame
+// DialFault is what happens to an attempt to connect.
+type DialFault struct {
+	Refuse bool
+	Hang   bool // nothing answers, for ever
+	Delay  time.Duration
 }
 
-// NewSelector connects a client to c. It begins at now.
+// WriteFault is what happens to a frame.
+type WriteFault struct {
+	Stall time.Duration // the other side does not read: it takes so much longer until the frame is written
+	Break bool          // the connection breaks when Cut bytes are written
+	Cut   int           // if that is all of them, they are lost on the way: the client has written them, nobody will read them
+	Late  time.Duration // it arrives so much later, whatever becomes of the connection meanwhile
+	Hole  bool          // from now on nothing arrives, in either direction, and nobody is told
+}
+
+// ReadFault is what happens to something that a broker writes.
+type ReadFault struct {
+	Break bool          // the connection breaks when Cut bytes have arrived
+	Cut   int           // at most the size
+	Piece int           // it arrives in pieces of so many bytes
+	Pause time.Duration // with so much time between them
+	Late  time.Duration
+}
+
+type place struct {
+	host string
+	port int32
+}
+
+type target struct {
+	c    *testbroker.Cluster
+	node int32
+}
+
+// NewSelector connects a client to c, whose nodes are where Address says. It begins at now.
 func NewSelector(c *testbroker.Cluster, now time.Time) *Selector {
-	return &Selector{c: c, now: now, conns: map[int32]*conn{}, lost: map[int32]int{}}
+	s := &Selector{c: c, places: map[place]target{}, start: now, conns: map[int32]*conn{}, lost: map[int32]int{}}
+	for _, id := range c.NodeIDs() {
+		host, port := Address(id)
+		s.places[place{host, port}] = target{c, id}
+	}
+	return s
 }
 
-// Address is where node is found.
+// Address is where node is found at first.
 func Address(node int32) (host string, port int32) { return fmt.Sprintf("broker-%d", node), 9092 }
 
 // Place gives every node of the cluster the address by which Connect finds it.
@@ -78,30 +119,64 @@ func Place(c *testbroker.Cluster) error {
 	return nil
 }
 
-// Now is the time as of the last Poll, or within it.
-func (s *Selector) Now() time.Time { return s.now }
+// Occupy has node of c found at an address from now on; a nil c clears it. Connections stay.
+func (s *Selector) Occupy(host string, port int32, c *testbroker.Cluster, node int32) {
+	if c == nil {
+		delete(s.places, place{host, port})
+		return
+	}
+	s.places[place{host, port}] = target{c, node}
+}
+
+// Now is the client's time as of the last Poll, or within it.
+func (s *Selector) Now() time.Time {
+	if s.WallClock {
+		return reading(s.start.Add(s.now+s.Skew), s.now)
+	}
+	return s.start.Add(s.now)
+}
+
+// Since is how much time has passed since the start.
+func (s *Selector) Since() time.Duration { return s.now }
+
+// true is the brokers' time.
+func (s *Selector) true() time.Time { return s.start.Add(s.now) }
 
 // At runs f when the time has come, within Poll, which returns after it. f may do what an application does.
 func (s *Selector) At(t time.Time, f func()) {
-	s.at(t, func() {
+	s.queue.push(t.Sub(s.start), func() {
 		f()
 		s.woken = true
 	})
 }
 
 // After is At, d from now.
-func (s *Selector) After(d time.Duration, f func()) { s.At(s.now.Add(d), f) }
+func (s *Selector) After(d time.Duration, f func()) { s.At(s.true().Add(d), f) }
 
-func (s *Selector) at(t time.Time, f func()) {
-	s.seq++
-	heap.Push(&s.queue, scheduled{at: t, seq: s.seq, do: f})
-}
+// In runs f, d from now, within a Poll that goes on waiting afterwards if f gives it no reason to end. That is how another
+// goroutine's doings look to the one in Poll.
+func (s *Selector) In(d time.Duration, f func()) { s.queue.push(s.now+max(d, 0), f) }
 
 func (s *Selector) latency() time.Duration {
 	if s.Latency == nil {
 		return 500 * time.Microsecond
 	}
 	return s.Latency()
+}
+
+// Held is how many frames were handed over and not given back.
+func (s *Selector) Held() int { return s.held }
+
+// Dials is how many attempts to connect were made.
+func (s *Selector) Dials() int { return s.dials }
+
+// Err is the first breach of the selector's contract by its user.
+func (s *Selector) Err() error { return s.dead }
+
+func (s *Selector) breach(format string, args ...any) {
+	if s.dead == nil {
+		s.dead = fmt.Errorf(format, args...)
+	}
 }
 
 // Connect implements netclient.Selector.
@@ -113,29 +188,34 @@ func (s *Selector) Connect(node protocol.Node, timeout time.Duration) {
 		panic(fmt.Sprintf("connect to node %v, which has a connection", node))
 	}
 	s.nextID++
+	s.dials++
 	c := &conn{s: s, node: node, id: s.nextID}
 	s.conns[node.ID] = c
-	for _, id := range s.c.NodeIDs() {
-		if host, port := Address(id); host == node.Host && port == node.Port {
-			c.broker = id
-		}
+	var f DialFault
+	if s.Network.Dial != nil {
+		f = s.Network.Dial(node)
 	}
 	if timeout > 0 {
-		s.at(s.now.Add(timeout), func() {
+		s.In(timeout, func() {
 			if !c.up {
-				c.end(fmt.Errorf("no answer to ApiVersions within %v: %w", timeout, errTimeout))
+				c.end(fmt.Errorf("no connection within %v: %w", timeout, errTimeout))
 			}
 		})
 	}
-	s.at(s.now.Add(s.latency()), func() {
+	if f.Hang {
+		return
+	}
+	s.In(f.Delay+2*s.latency(), func() {
 		if c.over {
 			return
 		}
-		if c.broker == 0 {
+		at, ok := s.places[place{node.Host, node.Port}]
+		if !ok || f.Refuse {
 			c.end(fmt.Errorf("dial %s: %w", node.Addr(), errRefused))
 			return
 		}
-		s.act(s.c.Open(c.broker, c.id, s.now))
+		c.to = at
+		s.act(c, c.to.c.Open(c.to.node, c.id, s.true()))
 		if c.over {
 			return
 		}
@@ -146,32 +226,8 @@ func (s *Selector) Connect(node protocol.Node, timeout time.Duration) {
 var (
 	errRefused = errors.New("connection refused")
 	errTimeout = errors.New("timed out")
+	errReset   = errors.New("connection reset by peer")
 )
-
-func (c *conn) askVersions(version int16) {
-	c.version = version
-	client := "sim"
-	f := protocol.NewFrame(protocol.RequestHeader{Key: protocol.KeyAPIVersions, Version: version, ClientID: &client},
-		&protocol.ApiVersionsRequest{ClientSoftwareName: "sim", ClientSoftwareVersion: "1", NodeID: -1})
-	c.deliver(join(f.Buffers))
-}
-
-// deliver brings a written frame to the broker.
-func (c *conn) deliver(b []byte) {
-	s := c.s
-	at := s.now.Add(s.latency())
-	if at.Before(c.arrival) {
-		at = c.arrival // one connection keeps its order
-	}
-	c.arrival = at
-	s.at(at, func() {
-		// What was written arrives, also when the client has hung up meanwhile.
-		if c.stalled {
-			return
-		}
-		s.act(s.c.Handle(c.broker, c.id, b[4:], s.now))
-	})
-}
 
 // Send implements netclient.Selector.
 func (s *Selector) Send(node, id int32, f protocol.Frame) {
@@ -180,131 +236,37 @@ func (s *Selector) Send(node, id int32, f protocol.Frame) {
 		s.events = append(s.events, netclient.Event{Kind: netclient.Dropped, Node: node, ID: id})
 		return
 	}
-	c.pending = append(c.pending, frame{id, f})
+	s.held++
+	if s.Network.Sent != nil {
+		s.Network.Sent(node, c.id, f)
+	}
+	c.pending = append(c.pending, frame{id, f, sum(f)})
 	if len(c.pending) == 1 {
 		c.write()
 	}
 }
 
-// write begins to write the first pending frame; its bytes are read only when it is through, as by a
-// connection that is slow.
-func (c *conn) write() {
-	s := c.s
-	d := time.Duration(0)
-	if s.WriteTime != nil {
-		d = s.WriteTime(c.pending[0].f.Size)
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sum is the check sum of a frame's bytes: they must not change while the selector holds them (KAFKA-19012).
+func sum(f protocol.Frame) uint32 {
+	var crc uint32
+	for _, b := range f.Buffers {
+		crc = crc32.Update(crc, castagnoli, b)
 	}
-	s.at(s.now.Add(d), func() {
-		if c.over {
-			return
-		}
-		f := c.pending[0]
-		b := join(f.f.Buffers)
-		if len(b) != f.f.Size {
-			panic(fmt.Sprintf("frame of %d bytes says %d", len(b), f.f.Size))
-		}
-		c.pending = c.pending[1:]
-		s.events = append(s.events, netclient.Event{Kind: netclient.Sent, Node: c.node.ID, ID: f.id})
-		c.deliver(b)
-		if len(c.pending) > 0 {
-			c.write()
-		}
-	})
+	return crc
 }
 
-func join(bufs net.Buffers) []byte {
+// join puts a frame's bytes together, in a buffer to be given back to s.bufs.
+func (s *Selector) join(bufs net.Buffers) []byte {
 	var b []byte
+	if n := len(s.bufs); n > 0 {
+		b, s.bufs = s.bufs[n-1][:0], s.bufs[:n-1]
+	}
 	for _, p := range bufs {
 		b = append(b, p...)
 	}
 	return b
-}
-
-// act carries out what the cluster wants done.
-func (s *Selector) act(actions []testbroker.Action) {
-	for _, a := range actions {
-		c := s.byConn(a.Conn)
-		if c == nil {
-			continue
-		}
-		switch a.Kind {
-		case testbroker.Write:
-			b := a.Bytes
-			s.at(c.back(), func() { c.received(b) })
-		case testbroker.CloseFIN, testbroker.CloseRST:
-			s.at(c.back(), func() { c.end(io.EOF) })
-		case testbroker.Stall:
-			c.stalled = true
-		}
-	}
-}
-
-// back is when something leaving the broker now arrives, in order.
-func (c *conn) back() time.Time {
-	at := c.s.now.Add(c.s.latency())
-	if at.Before(c.arrival) {
-		at = c.arrival
-	}
-	c.arrival = at
-	return at
-}
-
-func (s *Selector) byConn(id testbroker.ConnID) *conn {
-	// Few connections, and the order does not matter: at most one has the id.
-	for _, c := range s.conns {
-		if c.id == id {
-			return c
-		}
-	}
-	return nil
-}
-
-// received takes bytes from the broker.
-func (c *conn) received(b []byte) {
-	if c.over {
-		return
-	}
-	c.stream = append(c.stream, b...)
-	for len(c.stream) >= 4 && !c.over {
-		n := int(int32(binary.BigEndian.Uint32(c.stream)))
-		if n < 0 || n > 16<<20 {
-			c.end(fmt.Errorf("a response of %d bytes", n))
-			return
-		}
-		if len(c.stream) < 4+n {
-			return
-		}
-		payload := c.stream[4 : 4+n : 4+n]
-		c.stream = c.stream[4+n:]
-		if !c.up {
-			c.negotiated(payload)
-			continue
-		}
-		c.s.events = append(c.s.events, netclient.Event{Kind: netclient.Received, Node: c.node.ID, Payload: payload})
-	}
-}
-
-func (c *conn) negotiated(payload []byte) {
-	_, body, err := protocol.ReadResponseHeader(payload, protocol.KeyAPIVersions, c.version)
-	var resp *protocol.ApiVersionsResponse
-	if err == nil {
-		resp, err = netclient.DecodeAPIVersions(body, c.version)
-	}
-	if err != nil {
-		c.end(err)
-		return
-	}
-	next, done, err := netclient.NextAPIVersions(c.version, resp)
-	switch {
-	case err != nil:
-		c.end(err)
-	case done:
-		c.up = true
-		c.s.lost[c.node.ID] = 0
-		c.s.events = append(c.s.events, netclient.Event{Kind: netclient.Connected, Node: c.node.ID, Versions: resp})
-	default:
-		c.askVersions(next)
-	}
 }
 
 // Close implements netclient.Selector.
@@ -314,48 +276,25 @@ func (s *Selector) Close(node int32) {
 	}
 }
 
-// end ends a connection: frames that are still held are dropped, then it is gone.
-func (c *conn) end(err error) {
-	if c.over {
-		return
-	}
-	c.over = true
-	s := c.s
-	if !c.up && errors.Is(err, io.EOF) {
-		s.lost[c.node.ID]++
-	}
-	// In a moment rather than now: Close promises its events for a later Poll.
-	s.at(s.now, func() {
-		for _, f := range c.pending {
-			s.events = append(s.events, netclient.Event{Kind: netclient.Dropped, Node: c.node.ID, ID: f.id})
-		}
-		c.pending = nil
-		s.events = append(s.events, netclient.Event{Kind: netclient.Disconnected, Node: c.node.ID, Err: err})
-		if s.conns[c.node.ID] == c {
-			delete(s.conns, c.node.ID)
-		}
-		s.at(s.now.Add(s.latency()), func() {
-			if c.broker != 0 {
-				s.c.Closed(c.id, s.now)
-			}
-		})
-	})
-}
+// maxIdle is how many turns may take no time before Poll counts as spinning.
+const maxIdle = 100_000
 
 // Poll implements netclient.Selector.
 func (s *Selector) Poll(now time.Time, timeout time.Duration) (time.Time, []netclient.Event) {
-	if now.After(s.now) {
-		s.now = now
-	}
-	until, bounded := s.now.Add(timeout), timeout >= 0
-	for {
-		// Run all that is due, in the order it was planned.
-		for len(s.queue) > 0 && !s.queue[0].at.After(s.now) {
-			heap.Pop(&s.queue).(scheduled).do()
+	until, bounded := s.now+timeout, timeout >= 0
+	for turns, was := 0, s.now; ; turns++ {
+		if s.now > was {
+			turns, was = 0, s.now
+		} else if turns > maxIdle {
+			panic("simulation: the same moment goes on and on")
 		}
-		if at, ok := s.c.NextTick(); ok && !at.After(s.now) {
-			s.act(s.c.Tick(s.now))
-			if len(s.queue) > 0 && !s.queue[0].at.After(s.now) {
+		// Run all that is due, in the order it was planned.
+		for at, ok := s.queue.next(); ok && at <= s.now; at, ok = s.queue.next() {
+			s.queue.pop()()
+		}
+		if at, ok := s.c.NextTick(); ok && !at.After(s.true()) {
+			s.act(nil, s.c.Tick(s.true()))
+			if at, ok := s.queue.next(); ok && at <= s.now {
 				continue
 			}
 		}
@@ -363,34 +302,28 @@ func (s *Selector) Poll(now time.Time, timeout time.Duration) (time.Time, []netc
 			break
 		}
 		next, ok := s.next()
-		if bounded && (!ok || !next.Before(until)) {
-			if until.After(s.now) {
-				s.now = until
-			}
+		if bounded && (!ok || next >= until) {
+			s.now = max(s.now, until)
 			break
 		}
 		if !ok {
 			panic("simulation: waiting for ever, and nothing will happen")
 		}
-		if next.After(s.now) {
-			s.now = next
-		}
+		s.now = max(s.now, next)
 	}
 	s.woken = false
 	events := s.events
-	s.events = nil
-	return s.now, events
+	s.events, s.spare = s.spare[:0], events
+	return s.Now(), events
 }
 
 // next is when something happens.
-func (s *Selector) next() (time.Time, bool) {
-	var at time.Time
-	ok := false
-	if len(s.queue) > 0 {
-		at, ok = s.queue[0].at, true
-	}
-	if t, due := s.c.NextTick(); due && (!ok || t.Before(at)) {
-		at, ok = t, true
+func (s *Selector) next() (time.Duration, bool) {
+	at, ok := s.queue.next()
+	if t, due := s.c.NextTick(); due {
+		if d := t.Sub(s.start); !ok || d < at {
+			at, ok = d, true
+		}
 	}
 	return at, ok
 }
@@ -401,37 +334,13 @@ func (s *Selector) Wakeup() { s.woken = true }
 // Shutdown implements netclient.Selector.
 func (s *Selector) Shutdown() {
 	s.shut = true
-	for _, c := range s.conns {
+	for _, c := range s.conns { // in any order: nothing comes of it but their end
 		c.over = true
+		for _, f := range c.pending {
+			c.release(f)
+		}
 		c.pending = nil
 	}
 	s.conns = map[int32]*conn{}
 	s.events = nil
-}
-
-// scheduled is something that will happen.
-type scheduled struct {
-	at  time.Time
-	seq uint64
-	do  func()
-}
-
-type schedule []scheduled
-
-func (q schedule) Len() int { return len(q) }
-func (q schedule) Less(i, j int) bool {
-	if q[i].at.Equal(q[j].at) {
-		return q[i].seq < q[j].seq
-	}
-	return q[i].at.Before(q[j].at)
-}
-func (q schedule) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *schedule) Push(x any)   { *q = append(*q, x.(scheduled)) }
-func (q *schedule) Pop() any {
-	old := *q
-	n := len(old) - 1
-	x := old[n]
-	old[n] = scheduled{}
-	*q = old[:n]
-	return x
 }

@@ -40,6 +40,16 @@ type Config struct {
 	Codec           protocol.Codec
 	Sticky          int
 
+	ReconnectBackoff, ReconnectBackoffMax time.Duration // zeros: those of RetryBackoff
+	SetupTimeout, SetupTimeoutMax         time.Duration // of a connection
+	IdleTimeout                           time.Duration // of a connection; 0: the client's default
+	RebootstrapTrigger                    time.Duration
+	WallClock                             bool // the client's times have a wall clock that can be wrong: Selector.Skew
+
+	// Callbacks has callbacks run by a simulated goroutine, one batch at a time, each so much later than it could. Nil: they
+	// run at once, within the sender.
+	Callbacks func() time.Duration
+
 	Retry func(topic string, partition int32, records, attempts int, backoff time.Duration, err error)
 }
 
@@ -76,6 +86,11 @@ func (c Config) withDefaults() Config {
 	set(&c.RetryBackoffMax, 100*time.Millisecond)
 	set(&c.MetadataMaxAge, time.Minute)
 	set(&c.MetadataMaxIdle, time.Minute)
+	set(&c.ReconnectBackoff, c.RetryBackoff)
+	set(&c.ReconnectBackoffMax, c.RetryBackoffMax)
+	set(&c.SetupTimeout, 300*time.Millisecond)
+	set(&c.SetupTimeoutMax, time.Second)
+	set(&c.RebootstrapTrigger, 5*time.Minute)
 	return c
 }
 
@@ -90,8 +105,12 @@ type World struct {
 	Metadata *metadata.Metadata
 	Client   *netclient.NetworkClient
 	Sender   *sender.Sender
+	Disp     *sender.Dispatcher // nil unless Config.Callbacks is set
 	Metrics  *metrics.Set
 	Rand     *rand.Rand
+
+	// SettledAt is, during a callback, when its record was settled, since the start.
+	SettledAt time.Duration
 
 	now time.Time
 }
@@ -109,11 +128,20 @@ func New(cfg Config) (*World, error) {
 	if err := Place(cluster); err != nil {
 		return nil, err
 	}
-	w := &World{Config: cfg, Cluster: cluster, now: Start, Metrics: metrics.New(2, 30*time.Second, Start)}
+	w := &World{Config: cfg, Cluster: cluster}
 	w.Rand = rand.New(rand.NewPCG(cfg.Seed, 1))
 	intN := func(n int) int { return w.Rand.IntN(n) }
 	w.Selector = NewSelector(cluster, Start)
+	w.Selector.WallClock = cfg.WallClock
+	w.now = w.Selector.Now()
+	w.Metrics = metrics.New(2, 30*time.Second, w.now)
 	wake := w.Selector.Wakeup
+	var callbacks sender.Callbacks = idle{}
+	if cfg.Callbacks != nil {
+		w.Disp = sender.NewSteppedDispatcher(cfg.BufferMemory, wake, func() { w.Selector.In(0, w.runCallbacks) })
+		callbacks = w.Disp
+		w.runCallbacks() // asleep from the start
+	}
 	w.Pool = bufferpool.New(bufferpool.Config{Total: cfg.BufferMemory, OnWait: wake})
 	var bootstrap []protocol.Node
 	for i, id := range cluster.NodeIDs() {
@@ -135,25 +163,57 @@ func New(cfg Config) (*World, error) {
 		Pool: w.Pool, StickyThreshold: sticky, Adaptive: true, Rand: intN,
 		Now:  w.Selector.Now,
 		Wake: wake,
-		Done: func(b *accumulator.ProducerBatch) { b.Run() },
+		Done: w.done,
 	})
 	w.Metadata = metadata.New(metadata.Config{
 		Bootstrap: bootstrap, MaxAge: cfg.MetadataMaxAge, MaxIdle: cfg.MetadataMaxIdle,
-		RetryBackoff: cfg.RetryBackoff, RetryBackoffMax: cfg.RetryBackoffMax, RebootstrapTrigger: 5 * time.Minute,
+		RetryBackoff: cfg.RetryBackoff, RetryBackoffMax: cfg.RetryBackoffMax, RebootstrapTrigger: cfg.RebootstrapTrigger,
 		Rand: intN, Wake: wake, InUse: w.Acc.InUse,
 	})
 	w.Client = netclient.New(netclient.Config{
 		ClientID: "sim", RequestTimeout: cfg.RequestTimeout, MaxInFlight: cfg.MaxInFlight,
-		ReconnectBackoff: cfg.RetryBackoff, ReconnectBackoffMax: cfg.RetryBackoffMax,
-		ConnectionSetupTimeout: 300 * time.Millisecond, ConnectionSetupTimeoutMax: time.Second, Rand: intN,
+		ReconnectBackoff: cfg.ReconnectBackoff, ReconnectBackoffMax: cfg.ReconnectBackoffMax,
+		ConnectionSetupTimeout: cfg.SetupTimeout, ConnectionSetupTimeoutMax: cfg.SetupTimeoutMax,
+		ConnectionsMaxIdle: cfg.IdleTimeout, Rand: intN,
 	}, w.Selector, w.Metadata)
 	w.Sender = sender.New(sender.Config{
 		ClientID: "sim", Acks: cfg.Acks, Idempotent: !cfg.NotIdempotent && cfg.Acks == -1 && cfg.Retries > 0,
 		Retries: cfg.Retries, MaxInFlight: cfg.MaxInFlight, MaxRequestSize: cfg.MaxRequestSize,
 		RequestTimeout: cfg.RequestTimeout, DeliveryTimeout: cfg.DeliveryTimeout, RetryBackoff: cfg.RetryBackoff,
 		Linger: cfg.Linger, BufferMemory: cfg.BufferMemory, Codec: cfg.Codec, Metrics: w.Metrics, Retry: cfg.Retry,
-	}, w.Acc, w.Client, w.Metadata, idle{})
+	}, w.Acc, w.Client, w.Metadata, callbacks)
 	return w, nil
+}
+
+// done takes a batch that is settled.
+func (w *World) done(b *accumulator.ProducerBatch) {
+	d := settled{w, b, w.Selector.Since()}
+	if w.Disp == nil {
+		d.Run()
+		return
+	}
+	w.Disp.Enqueue(d)
+}
+
+// settled is a batch on its way to the callback goroutine.
+type settled struct {
+	w  *World
+	b  *accumulator.ProducerBatch
+	at time.Duration
+}
+
+func (s settled) RawSize() int { return s.b.RawSize() }
+
+func (s settled) Run() {
+	s.w.SettledAt = s.at
+	s.b.Run()
+}
+
+// runCallbacks is a turn of the callback goroutine.
+func (w *World) runCallbacks() {
+	if w.Disp.Step() {
+		w.Selector.In(w.Config.Callbacks(), w.runCallbacks)
+	}
 }
 
 // idle stands in for the callback goroutine: callbacks run at once.
