@@ -59,6 +59,8 @@ type rig struct {
 	topics []protocol.MetadataResponseTopic
 	snap   *metadata.Snapshot
 
+	peek func() time.Time // the time as cluster and sender have it: clock's, or the bubble's
+
 	full map[int32]bool // nodes that can take no request
 	busy map[int32]int  // requests in flight, by node
 	done []*ProducerBatch
@@ -68,6 +70,7 @@ type rig struct {
 // and a cluster without topics.
 func newRig(t testing.TB, set ...func(*Config)) *rig {
 	r := &rig{t: t, full: map[int32]bool{}, busy: map[int32]int{}}
+	r.peek = r.clock.peek
 	seeded := rand.New(rand.NewPCG(1, 2))
 	var mu sync.Mutex
 	cfg := Config{
@@ -151,7 +154,7 @@ func (r *rig) describe(topic string, parts []protocol.MetadataResponsePartition)
 		t.Partitions = append([]protocol.MetadataResponsePartition(nil), t.Partitions...)
 		resp.Topics = append(resp.Topics, t)
 	}
-	now := r.clock.peek()
+	now := r.peek()
 	r.md.AddTopic(topic, now)
 	r.md.NewRequest(now)
 	require.NoError(r.t, r.md.HandleResponse(13, resp, now))
@@ -183,7 +186,7 @@ func (r *rig) ready() ReadyResult {
 	for _, id := range r.a.Nodes() {
 		r.a.SetNode(id, !r.full[id], r.busy[id])
 	}
-	return r.a.Ready(r.snap, r.clock.peek())
+	return r.a.Ready(r.snap, r.peek())
 }
 
 // readyNodes are the nodes that ready says have something to be sent.
@@ -198,7 +201,7 @@ func (r *rig) drain(node int32) []*ProducerBatch {
 }
 
 func (r *rig) drainUpTo(node int32, maxBytes int) []*ProducerBatch {
-	return r.a.Drain(nil, node, maxBytes, r.clock.peek(), nil)
+	return r.a.Drain(nil, node, maxBytes, r.peek(), nil)
 }
 
 // drainOne is drain where exactly one batch must come.
@@ -210,7 +213,7 @@ func (r *rig) drainOne(node int32) *ProducerBatch {
 }
 
 // requeue puts a drained batch back after a failed attempt.
-func (r *rig) requeue(b *ProducerBatch) { r.a.Reenqueue(b, r.clock.peek()) }
+func (r *rig) requeue(b *ProducerBatch) { r.a.Reenqueue(b, r.peek()) }
 
 // completeAll completes batches, as if each partition's log were empty.
 func (r *rig) completeAll(batches []*ProducerBatch) {
