@@ -195,8 +195,8 @@ type Config struct {
 	// PartitionerAvailabilityTimeout is how long a broker may take nothing before records without a key avoid its
 	// partitions (partitioner.availability.timeout.ms). Zero means that they never do. Needs adaptive partitioning.
 	PartitionerAvailabilityTimeout time.Duration
-	// PartitionerRackAware lets records without a key prefer leaders in ClientRack (partitioner.rack.aware). Default off.
-	// This release does not support it and refuses it.
+	// PartitionerRackAware lets records without a key go to partitions led from ClientRack, as long as there are any
+	// (partitioner.rack.aware, KIP-1123). Default off.
 	PartitionerRackAware bool
 
 	// RetryBackoff is the wait before a batch or a metadata request is sent again; it doubles with every

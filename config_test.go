@@ -595,8 +595,6 @@ func TestEverySettingIsUsed(t *testing.T) {
 		"BootstrapServers":          "settings.bootstrap",
 		"DeferBootstrapResolve":     "checkBootstrap",
 		"DisableIdempotence":        "settings.idempotent",
-		"ClientRack":                "refused with PartitionerRackAware, unused without",
-		"PartitionerRackAware":      "refused",
 		"DisableClusterCheck":       "there is no check yet",
 		"TransactionalID":           "refused",
 		"TransactionTimeout":        "refused",

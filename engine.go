@@ -94,12 +94,17 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		Logger:              set.Logger,
 		Done:                func(b *accumulator.ProducerBatch) { e.disp.Enqueue(b) },
 	})
+	rack := ""
+	if set.PartitionerRackAware {
+		rack = set.ClientRack
+	}
 	e.md = metadata.New(metadata.Config{
 		Bootstrap:          set.bootstrap,
 		MaxAge:             set.MetadataMaxAge,
 		MaxIdle:            set.MetadataMaxIdle,
 		RetryBackoff:       set.RetryBackoff,
 		RetryBackoffMax:    set.RetryBackoffMax,
+		Rack:               rack,
 		NoRebootstrap:      set.MetadataRecovery == NoRebootstrap,
 		RebootstrapTrigger: set.MetadataRecoveryRebootstrapTrigger,
 		Rand:               rand.IntN,
@@ -173,7 +178,12 @@ func (e *engine) clientConfig() netclient.Config {
 				trace.RequestDone(node, api.String(), version, written, read, took, err)
 			}
 		},
-		Throttled: trace.Throttled,
+		Throttled: func(node int32, d time.Duration) {
+			e.set.ProduceThrottleTime.ObserveDuration(d)
+			if trace.Throttled != nil {
+				trace.Throttled(node, d)
+			}
+		},
 	}
 }
 
@@ -304,6 +314,9 @@ func (e *engine) close(ctx context.Context) error {
 	e.stop.Do(func() {
 		e.acc.Close()
 		e.md.Close()
+		if ctx.Err() != nil {
+			e.sender.ForceClose() // first: there is no time to send anything more
+		}
 		e.sender.InitiateClose()
 		go func() { // ends with the callback goroutine; closed reports it
 			<-e.sender.Done()
@@ -315,6 +328,11 @@ func (e *engine) close(ctx context.Context) error {
 	case <-e.closed:
 		return nil
 	case <-ctx.Done():
+		select {
+		case <-e.closed: // also when both are true, it is closed
+			return nil
+		default:
+		}
 	}
 	e.sender.ForceClose()
 	<-e.sender.Done()

@@ -190,13 +190,9 @@ func (c Config) validatePartitioner(bad *complaints) {
 		bad.add("PartitionerAvailabilityTimeout", "partitioner.availability.timeout.ms",
 			"needs adaptive partitioning (partitioner.adaptive.partitioning.enable), which is disabled")
 	}
-	if !c.PartitionerRackAware {
-		return
-	}
-	if c.ClientRack == "" {
+	if c.PartitionerRackAware && c.ClientRack == "" {
 		bad.add("PartitionerRackAware", "partitioner.rack.aware", "needs ClientRack (client.rack)")
 	}
-	bad.add("PartitionerRackAware", "partitioner.rack.aware", "is not supported by this release")
 }
 
 // validateIdempotence holds the rules between acks, retries, in-flight requests and what was asked for explicitly.

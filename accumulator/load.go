@@ -7,16 +7,16 @@ import (
 	"github.com/kafka-reservoir/producer/partitioner"
 )
 
-// load is the lengths of a topic's queues, for those partitions that may be chosen. nil: choose evenly.
+// load is the lengths of a topic's queues, for those of the candidates that may be chosen. nil: choose evenly.
 // As in Java only once every partition has a queue: before, the lengths say nothing.
-func (a *RecordAccumulator) load(md *metadata.Topic, ds []atomic.Pointer[deque]) *partitioner.Load {
+func (a *RecordAccumulator) load(md *metadata.Topic, candidates []int32, ds []atomic.Pointer[deque]) *partitioner.Load {
 	if md.Count() < 2 {
 		return nil
 	}
 	var partitions []int32
 	var queues []int
 	excluded, differ := false, false
-	for _, p := range md.Available() {
+	for _, p := range candidates {
 		if int(p) >= len(ds) {
 			return nil
 		}

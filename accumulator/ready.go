@@ -357,7 +357,10 @@ func (a *RecordAccumulator) refreshLoad() {
 			continue
 		}
 		// Also nil is told: a load from before the topic grew would keep its new partitions out for ever.
-		t.sticky.SetLoad(a.load(md, *ds))
+		t.sticky.SetLoad(a.load(md, md.Available(), *ds))
+		if local := md.Local(); len(local) > 0 {
+			t.sticky.SetLocalLoad(a.load(md, local, *ds))
+		}
 	}
 }
 

@@ -157,7 +157,7 @@ func (g *merge) run(resp *protocol.MetadataResponse, nodes []protocol.Node) *Sna
 		if t == nil {
 			continue
 		}
-		t = t.resolve(nodes)
+		t = t.resolve(nodes, g.m.cfg.Rack)
 		if before != nil && before.equal(t) {
 			t = before
 		} else if t.Err == protocol.None {
@@ -168,7 +168,7 @@ func (g *merge) run(resp *protocol.MetadataResponse, nodes []protocol.Node) *Sna
 	for name, in := range g.m.interest {
 		// What the answer does not mention stays as it was.
 		if t := g.old.topics[name]; t != nil && next.topics[name] == nil && t.use == in.use {
-			next.topics[name] = t.resolve(nodes)
+			next.topics[name] = t.resolve(nodes, g.m.cfg.Rack)
 		}
 	}
 	return next
@@ -341,7 +341,7 @@ func (m *Metadata) UpdateLeaders(hints []LeaderHint, nodes []protocol.Node) []pr
 		if e := edited[name]; e != nil {
 			t = e
 		}
-		next.topics[name] = t.resolve(known)
+		next.topics[name] = t.resolve(known, m.cfg.Rack)
 	}
 	m.publishLocked(next)
 	return changed

@@ -32,6 +32,8 @@ type Config struct {
 	// RebootstrapTrigger is how long a due update may fail before the bootstrap addresses are used again
 	// (metadata.recovery.rebootstrap.trigger.ms). Zero or less means for ever.
 	RebootstrapTrigger time.Duration
+	// Rack is where we are: Topic.Local then lists the partitions led from there (client.rack). Empty: none are.
+	Rack string
 	// NoAutoCreate keeps brokers from creating a topic because it was asked for (allow.auto.create.topics).
 	NoAutoCreate bool
 
@@ -361,7 +363,7 @@ func (m *Metadata) rebootstrapLocked(now time.Time, force bool) bool {
 	old := m.snap.Load()
 	next := &Snapshot{clusterID: old.clusterID, nodes: m.bootstrap, topics: make(map[string]*Topic, len(old.topics))}
 	for name, t := range old.topics {
-		next.topics[name] = t.resolve(next.nodes)
+		next.topics[name] = t.resolve(next.nodes, m.cfg.Rack)
 	}
 	m.onBoot = true
 	s.needFull = true

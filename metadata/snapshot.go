@@ -69,6 +69,7 @@ type Topic struct {
 	partitions []Partition // by index
 	leaders    []int32     // by index: the leader if it is a known node, otherwise -1
 	available  []int32     // the partitions with a leader
+	local      []int32     // those whose leader is in our rack; empty without Config.Rack
 	use        *lastUse
 }
 
@@ -93,6 +94,9 @@ func (t *Topic) Count() int { return len(t.partitions) }
 
 // Available lists the partitions that have a leader which is a known node. It must not be changed.
 func (t *Topic) Available() []int32 { return t.available }
+
+// Local lists the partitions whose leader is in Config.Rack: none, where that is empty (KIP-1123). It must not be changed.
+func (t *Topic) Local() []int32 { return t.local }
 
 // Partition returns a partition, or nil when it is not known.
 func (t *Topic) Partition(i int32) *Partition {
@@ -127,30 +131,34 @@ func (t *Topic) has(partition int32) bool {
 }
 
 // resolve returns t with its leaders looked up in nodes; t itself if nothing changes by that.
-func (t *Topic) resolve(nodes []protocol.Node) *Topic {
+func (t *Topic) resolve(nodes []protocol.Node, rack string) *Topic {
 	leaders := make([]int32, len(t.partitions))
 	available := make([]int32, 0, len(t.partitions))
+	var local []int32
 	for i := range t.partitions {
 		leaders[i] = -1
 		if p := &t.partitions[i]; p.Leader >= 0 {
-			if _, ok := findNode(nodes, p.Leader); ok {
+			if n, ok := findNode(nodes, p.Leader); ok {
 				leaders[i] = p.Leader
 				available = append(available, int32(i))
+				if rack != "" && n.Rack == rack {
+					local = append(local, int32(i))
+				}
 			}
 		}
 	}
-	if t.leaders != nil && slices.Equal(t.leaders, leaders) {
+	if t.leaders != nil && slices.Equal(t.leaders, leaders) && slices.Equal(t.local, local) {
 		return t
 	}
 	c := *t
-	c.leaders, c.available = leaders, available
+	c.leaders, c.available, c.local = leaders, available, local
 	return &c
 }
 
 // equal reports whether two views of one topic say the same.
 func (t *Topic) equal(o *Topic) bool {
 	return t.ID == o.ID && t.Err == o.Err && t.Internal == o.Internal && t.use == o.use &&
-		slices.Equal(t.leaders, o.leaders) && slices.EqualFunc(t.partitions, o.partitions, equalPartition)
+		slices.Equal(t.leaders, o.leaders) && slices.Equal(t.local, o.local) && slices.EqualFunc(t.partitions, o.partitions, equalPartition)
 }
 
 func equalPartition(a, b Partition) bool {

@@ -246,9 +246,10 @@ func (r *produceRequest) answer(resp *netclient.Response) error {
 	}
 	if s.resp.ThrottleTimeMs > 0 {
 		d := time.Duration(s.resp.ThrottleTimeMs) * time.Millisecond
-		s.cfg.Metrics.ProduceThrottleTime.ObserveDuration(d)
 		if resp.Version >= 6 {
-			s.client.Throttle(r.node, d, resp.Now)
+			s.client.Throttle(r.node, d, resp.Now) // and its hook counts it
+		} else {
+			s.cfg.Metrics.ProduceThrottleTime.ObserveDuration(d) // the broker has waited by itself
 		}
 	}
 	s.takeHints(r)
