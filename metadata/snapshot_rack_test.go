@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/kafka-reservoir/producer/partitioner"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -17,7 +16,7 @@ func TestLocalPartitions(t *testing.T) {
 	require.Equal(t, []int32{0, 2}, near.Local())
 	require.Equal(t, []int32{0, 1, 2}, near.Available())
 	require.Empty(t, topic.resolve(nodes, "").Local())
-	var _ partitioner.LocalPartitions = near
+	var _ interface{ Local() []int32 } = near // what the partitioner looks for
 
 	nodes[0].Rack = "b"
 	require.Equal(t, []int32{2}, near.resolve(nodes, "a").Local(), "a broker that moved")
