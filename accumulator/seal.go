@@ -2,7 +2,6 @@ package accumulator
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
 	"github.com/kafka-reservoir/producer/protocol"
@@ -13,14 +12,15 @@ import (
 // batch compresses it itself, and that is the back-pressure. With none, which is how a simulation
 // runs, sealing is a plain call.
 type sealers struct {
-	a       *RecordAccumulator
-	work    chan *ProducerBatch // unbuffered: only an idle sealer takes
-	running atomic.Int32
-	stop    chan struct{}
-	wg      sync.WaitGroup
-	spare   sync.Pool // *sealer, for goroutines that seal themselves
+	a     *RecordAccumulator
+	work  chan *ProducerBatch // unbuffered: only an idle sealer takes
+	stop  chan struct{}
+	spare sync.Pool // *sealer, for goroutines that seal themselves
+
 	mu      sync.Mutex
-	stopped bool // guarded by mu: no sealer starts any more
+	running int            // sealers; guarded by mu
+	stopped bool           // guarded by mu: nothing is sealed any more
+	wg      sync.WaitGroup // sealers, and batches being sealed by whomever; added to with mu held while not stopped
 }
 
 // sealer is what one goroutine needs to compress.
@@ -36,11 +36,16 @@ func (s *sealers) init(a *RecordAccumulator) {
 	s.spare.New = func() any { return &sealer{} }
 }
 
-// submit sees to it that the closed batch b is sealed: by another goroutine if one is free, else here and now.
+// submit sees to it that the closed batch b is sealed: by another goroutine if one is free, else here and now. After
+// close it stays as it is.
 func (s *sealers) submit(b *ProducerBatch) {
-	if !b.state.CompareAndSwap(int32(stateClosed), int32(stateSealing)) {
+	s.mu.Lock()
+	if s.stopped || !b.state.CompareAndSwap(int32(stateClosed), int32(stateSealing)) {
+		s.mu.Unlock()
 		return // somebody else won
 	}
+	s.wg.Add(1)
+	s.mu.Unlock()
 	select {
 	case s.work <- b:
 		return
@@ -50,21 +55,23 @@ func (s *sealers) submit(b *ProducerBatch) {
 		return
 	}
 	w := s.spare.Get().(*sealer)
-	s.a.sealBatch(w, b)
+	s.seal(w, b)
 	s.spare.Put(w)
+}
+
+func (s *sealers) seal(w *sealer, b *ProducerBatch) {
+	defer s.wg.Done()
+	s.a.sealBatch(w, b)
 }
 
 // start gives b to a new sealer, if there may be one more.
 func (s *sealers) start(b *ProducerBatch) bool {
-	if int(s.running.Load()) >= s.a.cfg.Sealers {
-		return false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || int(s.running.Load()) >= s.a.cfg.Sealers {
+	if s.stopped || s.running >= s.a.cfg.Sealers {
 		return false
 	}
-	s.running.Add(1)
+	s.running++
 	s.wg.Add(1)
 	go s.run(b) // ends when close is called
 	return true
@@ -74,7 +81,7 @@ func (s *sealers) run(b *ProducerBatch) {
 	defer s.wg.Done()
 	w := &sealer{}
 	for {
-		s.a.sealBatch(w, b)
+		s.seal(w, b)
 		select {
 		case b = <-s.work:
 		case <-s.stop:
@@ -83,7 +90,8 @@ func (s *sealers) run(b *ProducerBatch) {
 	}
 }
 
-// close ends the sealers, after what they are at.
+// close ends the sealers, after what they are at, and waits for the goroutines that seal themselves too: no batch is
+// Sealing afterwards.
 func (s *sealers) close() {
 	s.mu.Lock()
 	if !s.stopped {
