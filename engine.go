@@ -313,7 +313,7 @@ func (e *engine) close(ctx context.Context) error {
 	e.closing.Store(true)
 	e.stop.Do(func() {
 		e.acc.Close()
-		e.md.Close()
+		e.md.Interrupt()
 		if ctx.Err() != nil {
 			e.sender.ForceClose() // first: there is no time to send anything more
 		}

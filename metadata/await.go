@@ -143,7 +143,7 @@ func (m *Metadata) look(w *wait) (*Topic, <-chan struct{}, error) {
 	defer m.mu.Unlock()
 	s := m.snap.Load()
 	switch r, refused := m.refusals[w.topic]; {
-	case m.closed:
+	case m.closed, m.deserted:
 		return nil, nil, ErrClosed
 	case s.Topic(w.topic).has(w.partition):
 		s.Topic(w.topic).Touch(w.now)

@@ -80,6 +80,7 @@ type Metadata struct {
 	fatalSeq int           // and grows with each
 	unraised error         // a fatal that met nobody is for the next one
 	closed   bool
+	deserted bool // nobody may wait any more; updates go on
 }
 
 // interest is one topic that is asked for.
@@ -151,6 +152,15 @@ func (m *Metadata) LastUpdate() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.schedule.lastFull
+}
+
+// Interrupt makes everybody in Await fail with ErrClosed, now and from now on. Updates go on: a producer that is closing still has to
+// find the leaders of what it was given.
+func (m *Metadata) Interrupt() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deserted = true
+	m.wakeWaitersLocked()
 }
 
 // Close makes everybody in Await return with ErrClosed.

@@ -449,3 +449,20 @@ func TestWrongAnswerIsNotBelieved(t *testing.T) {
 		})
 	}
 }
+
+// S-91: a leader that moves while the producer closes is found; closing needs metadata too.
+func TestCloseFollowsTheLeader(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 2}, Linger: time.Hour, DeliveryTimeout: 2 * time.Hour})
+	w.topic("t", 1, 1)
+	w.sendN("t", 0, 0, 10)
+	require.NoError(t, w.Cluster.MoveLeader("t", 0, 2))
+	w.Acc.Close()
+	w.Metadata.Interrupt()
+	w.Sender.InitiateClose()
+	w.Run(5*time.Second, w.Sender.Closed)
+	require.True(t, w.Sender.Closed())
+	w.check()
+	for _, e := range w.book {
+		require.NoError(t, e.err)
+	}
+}
