@@ -47,14 +47,17 @@ type conn struct {
 	writing bool          // the writer is in a write
 	oneWay  bool          // requests without response were sent: nobody will say that they arrived
 	deaf    bool          // responses are not reported any more
+	sent    uint64        // requests with a response that were reported as sent
+	answers uint64        // responses reported
 	unread  int           // bytes of payload reported since poll number seenAt
 	seenAt  uint64
 	sock    net.Conn    // the socket, below TLS, once up. Closing it ends every read and write
 	last    *time.Timer // closes the socket, when the connection is closing but has a moment left
 
 	// Owned by the dialer, who is the reader. Read by the selector's owner when the connection is gone.
-	in   frameReader
-	lost int // attempts in a row that ended because the broker hung up on ApiVersions, this one included
+	in      frameReader
+	cluster string // what the broker said it belongs to
+	lost    int    // attempts in a row that ended because the broker hung up on ApiVersions, this one included
 
 	out frameWriter // set by the dialer; owned by the writer
 
@@ -96,7 +99,7 @@ func (c *conn) becomeUp(sock net.Conn, versions *protocol.ApiVersionsResponse) b
 	signal := false
 	if ok {
 		c.state, c.sock = up, sock
-		s.events = append(s.events, Event{Kind: Connected, Node: c.node.ID, Versions: versions})
+		s.events = append(s.events, Event{Kind: Connected, Node: c.node.ID, Versions: versions, ClusterID: c.cluster})
 		signal = s.wakeLocked()
 	}
 	s.mu.Unlock()
@@ -235,6 +238,7 @@ func (c *conn) received(payload []byte) []byte {
 		c.seenAt, c.unread = s.polls, 0
 	}
 	c.unread += len(payload) + frameOverhead
+	c.answers++
 	s.events = append(s.events, Event{Kind: Received, Node: c.node.ID, Payload: payload})
 	buf := s.bufferLocked()
 	signal := s.wakeLocked()
@@ -307,14 +311,19 @@ func (c *conn) takeNext(n int) bool {
 }
 
 // reportSentLocked reports the next n of the taken frames, of which nothing is kept, and says whether the
-// poller has to be signalled.
+// poller has to be signalled. In general the response wakes it; where that has been there already, because the writer
+// got no processor meanwhile, nothing else would, and the frame's memory would be missing for as long as it sleeps.
 func (c *conn) reportSentLocked(n int) (signal bool) {
 	s := c.sel
 	notify := false
 	for i := range c.taken[c.done : c.done+n] {
 		q := &c.taken[c.done+i]
 		s.events = append(s.events, Event{Kind: Sent, Node: c.node.ID, ID: q.id})
-		notify = notify || q.frame.NotifySent
+		if q.frame.NotifySent {
+			notify = true
+		} else if c.sent++; c.sent <= c.answers {
+			notify = true
+		}
 		*q = queuedFrame{}
 	}
 	c.done += n

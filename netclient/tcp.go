@@ -29,6 +29,10 @@ type TCPConfig struct {
 	// the host name of the node is filled in where ServerName is empty.
 	TLS *tls.Config
 
+	// AskCluster has every broker with an id say which cluster it belongs to before the connection counts as up:
+	// one round trip more for each connection.
+	AskCluster bool
+
 	// ClientID stands in the header of the requests the selector makes itself (client.id).
 	ClientID string
 	// SoftwareName and SoftwareVersion tell the broker who we are (KIP-511). Empty means this library's name, and "unknown".
@@ -190,8 +194,8 @@ func (s *TCPSelector) Close(node int32) {
 
 // Poll implements [Selector].
 //
-// The news that a frame was sent wakes nobody by itself, unless [protocol.Frame.NotifySent] asks for it:
-// it is returned with whatever comes next, in general the response.
+// The news that a frame was sent wakes nobody by itself, unless [protocol.Frame.NotifySent] asks for it or
+// its response came before: it is returned with whatever comes next, in general the response.
 func (s *TCPSelector) Poll(now time.Time, timeout time.Duration) (time.Time, []Event) {
 	if timeout != 0 && !s.woken.Load() && !s.shut {
 		s.wait(timeout)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -76,6 +77,52 @@ func TestSentWakesOnlyOnRequest(t *testing.T) {
 		b.sel.Send(1, 3, f)
 		assert.Equal(t, []netclient.EventKind{Sent, Sent}, b.poll(time.Second))
 		assert.Equal(t, time.Second, b.now.Sub(start))
+	})
+}
+
+// heldWrite is a connection whose writes, once it is armed, return late, although the bytes are on their way at once.
+type heldWrite struct {
+	net.Conn
+	armed *atomic.Bool
+	hold  chan struct{}
+}
+
+func (h heldWrite) Write(b []byte) (int, error) {
+	n, err := h.Conn.Write(b)
+	if h.armed.Load() {
+		<-h.hold
+	}
+	return n, err
+}
+
+// The news that a request was sent wakes the loop when its response has come before it: nothing else will, and the
+// request's memory would stay with the connection for as long as the loop sleeps, while a Send waits for it.
+func TestSentAfterItsResponseWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *bed
+		armed, hold := new(atomic.Bool), make(chan struct{})
+		b = newBed(t, netclient.TCPConfig{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := b.net.Dial(ctx, network, addr)
+			return heldWrite{c, armed, hold}, err
+		}})
+		b.serve("10.0.0.1:9092", func(_ int, c net.Conn) {
+			for greet(c); ; {
+				if _, err := readFrame(c); err != nil {
+					return
+				}
+				c.Write(appendFrame(nil, []byte("answer")))
+			}
+		})
+		b.connected(protocol.Node{ID: 1, Host: "10.0.0.1", Port: 9092})
+		armed.Store(true)
+		for id := range int32(3) {
+			start := b.now
+			b.sel.Send(1, id, frame("x"))
+			assert.Equal(t, []netclient.EventKind{Received}, b.poll(time.Hour))
+			time.AfterFunc(time.Second, func() { hold <- struct{}{} })
+			assert.Equal(t, []netclient.EventKind{Sent}, b.poll(time.Hour))
+			assert.Equal(t, time.Second, b.now.Sub(start))
+		}
 	})
 }
 
