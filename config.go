@@ -239,8 +239,9 @@ type Config struct {
 	// MetadataRecoveryRebootstrapTrigger is how long metadata may fail before BootstrapServers are asked again
 	// (metadata.recovery.rebootstrap.trigger.ms). Zero means 5m.
 	MetadataRecoveryRebootstrapTrigger time.Duration
-	// DisableClusterCheck connects to a broker although it says that it belongs to another cluster than the one
-	// first met (metadata.cluster.check.enable=false). This release never checks, so that it changes nothing yet.
+	// DisableClusterCheck goes on writing to brokers although they say that they belong to another cluster than the one
+	// first met (metadata.cluster.check.enable=false). By default such a broker is left, and BootstrapServers are asked
+	// again: an address that was reused must not get this cluster's records. The check costs each new connection a round trip.
 	DisableClusterCheck bool
 
 	// TransactionalID makes the producer transactional (transactional.id). Empty means that it is not.

@@ -595,7 +595,6 @@ func TestEverySettingIsUsed(t *testing.T) {
 		"BootstrapServers":          "settings.bootstrap",
 		"DeferBootstrapResolve":     "checkBootstrap",
 		"DisableIdempotence":        "settings.idempotent",
-		"DisableClusterCheck":       "there is no check yet",
 		"TransactionalID":           "refused",
 		"TransactionTimeout":        "refused",
 		"TLS":                       "refused",

@@ -105,6 +105,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		RetryBackoff:       set.RetryBackoff,
 		RetryBackoffMax:    set.RetryBackoffMax,
 		Rack:               rack,
+		NoClusterCheck:     set.DisableClusterCheck,
 		NoRebootstrap:      set.MetadataRecovery == NoRebootstrap,
 		RebootstrapTrigger: set.MetadataRecoveryRebootstrapTrigger,
 		Rand:               rand.IntN,
@@ -115,6 +116,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 	})
 	e.client = netclient.New(e.clientConfig(), netclient.NewTCPSelector(netclient.TCPConfig{
 		Dial:            set.Dial,
+		AskCluster:      !set.DisableClusterCheck,
 		ClientID:        set.ClientID,
 		SoftwareVersion: version(),
 		MaxResponseSize: set.MaxResponseSize,

@@ -42,10 +42,16 @@ func (m *Metadata) HandleResponse(version int16, resp *protocol.MetadataResponse
 	if err == nil && len(nodes) == 0 {
 		err = errNoBrokers
 	}
+	if err == nil {
+		err = m.checkClusterLocked(deref(resp.ClusterID))
+	}
 	if err != nil {
 		m.failedLocked(err, now)
 		m.mu.Unlock()
 		return err
+	}
+	if m.cluster == "" {
+		m.cluster = deref(resp.ClusterID)
 	}
 	old := m.snap.Load()
 	mg := merge{m: m, version: version, old: old, now: now}

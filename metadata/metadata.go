@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -34,6 +35,8 @@ type Config struct {
 	RebootstrapTrigger time.Duration
 	// Rack is where we are: Topic.Local then lists the partitions led from there (client.rack). Empty: none are.
 	Rack string
+	// NoClusterCheck believes answers of another cluster than the first one met (metadata.cluster.check.enable=false).
+	NoClusterCheck bool
 	// NoAutoCreate keeps brokers from creating a topic because it was asked for (allow.auto.create.topics).
 	NoAutoCreate bool
 
@@ -80,7 +83,8 @@ type Metadata struct {
 	fatalSeq int           // and grows with each
 	unraised error         // a fatal that met nobody is for the next one
 	closed   bool
-	deserted bool // nobody may wait any more; updates go on
+	cluster  string // the id of the first cluster met; empty: none said one
+	deserted bool   // nobody may wait any more; updates go on
 }
 
 // interest is one topic that is asked for.
@@ -152,6 +156,34 @@ func (m *Metadata) LastUpdate() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.schedule.lastFull
+}
+
+// WrongClusterError: a broker belongs to another cluster than the one this client began with. Its address was reused, or a
+// bootstrap name points elsewhere now. What is sent there would be written into the wrong cluster and acknowledged.
+type WrongClusterError struct {
+	Want, Got string // cluster ids
+}
+
+func (e *WrongClusterError) Error() string {
+	return fmt.Sprintf("the broker belongs to cluster %q, not to %q, which this producer writes to: an address was reused", e.Got, e.Want)
+}
+
+// Retriable reports that the right cluster may be found later.
+func (e *WrongClusterError) Retriable() bool { return true }
+
+// CheckCluster holds a broker's cluster id against that of the first cluster met. It fails with a
+// [*WrongClusterError]; an empty id says nothing.
+func (m *Metadata) CheckCluster(id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.checkClusterLocked(id)
+}
+
+func (m *Metadata) checkClusterLocked(id string) error {
+	if id == "" || m.cluster == "" || id == m.cluster || m.cfg.NoClusterCheck {
+		return nil
+	}
+	return &WrongClusterError{Want: m.cluster, Got: id}
 }
 
 // Interrupt makes everybody in Await fail with ErrClosed, now and from now on. Updates go on: a producer that is closing still has to

@@ -399,9 +399,31 @@ func TestRebootstrapRefused(t *testing.T) {
 	assert.Equal(t, []int32{1, 2, 3}, nodeIDs(c.m.Snapshot()))
 }
 
-// FC-096, FC-059: what answers after a rebootstrap is another cluster, whose epochs count anew.
-func TestAnotherClusterCountsAnew(t *testing.T) {
+// KIP-1242: the first cluster met is the one that records are for. Another one's answer changes nothing, and counts as a failure.
+func TestAnotherClusterIsNotBelieved(t *testing.T) {
 	c := newClient(t, testConfig())
+	c.m.AddTopic("a", t0)
+	c.update(t0, topic("a", 0, part(0, 1, 40)))
+	require.NoError(t, c.m.CheckCluster(""))
+	require.NoError(t, c.m.CheckCluster(c.m.Snapshot().ClusterID()))
+	require.True(t, c.m.Rebootstrap(t0, true))
+	c.due(t0.Add(time.Second))
+	resp := response(topic("a", 0, part(0, 7, 2)))
+	other := "other"
+	resp.ClusterID, resp.Brokers = &other, brokers(7)
+	var wrong *WrongClusterError
+	require.ErrorAs(t, c.m.HandleResponse(13, resp, t0), &wrong)
+	require.Equal(t, "other", wrong.Got)
+	require.ErrorContains(t, wrong, "reused")
+	require.ErrorAs(t, c.m.CheckCluster("other"), &wrong)
+	require.Equal(t, int32(-1), c.m.Snapshot().Topic("a").Leader(0), "still no leader")
+}
+
+// FC-096, FC-059: what answers after a rebootstrap is another cluster, and that is not held against it: its epochs count anew.
+func TestAnotherClusterCountsAnew(t *testing.T) {
+	cfg := testConfig()
+	cfg.NoClusterCheck = true
+	c := newClient(t, cfg)
 	c.m.AddTopic("a", t0)
 	c.update(t0, topic("a", 0, part(0, 1, 40)))
 	require.True(t, c.m.Rebootstrap(t0, true))

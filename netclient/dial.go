@@ -88,7 +88,48 @@ func (c *conn) greet(ctx context.Context, sock net.Conn) (*protocol.ApiVersionsR
 	c.out = newFrameWriter(conn, byteCount{&m.OutgoingByteTotal, &node.OutgoingByteTotal})
 	versions, err := c.negotiate()
 	// The place of SASL is here: handshake and exchange in a line, over c.in and c.out.
+	if err == nil && cfg.AskCluster && c.node.ID >= 0 {
+		c.cluster, err = c.askCluster(versions)
+	}
 	return versions, StepAPIVersions, err
+}
+
+// askCluster asks which cluster the broker belongs to, by a Metadata request for no topic. What a bootstrap server says is seen
+// with the first metadata, so only brokers known from there are asked: their address may have been given to somebody else.
+func (c *conn) askCluster(versions *protocol.ApiVersionsResponse) (string, error) {
+	const named, highest = 2, 12 // answers name the cluster from v2 on; v13 tells nothing more here
+	version, ok := int16(0), false
+	for _, k := range versions.ApiKeys {
+		if k.ApiKey == protocol.KeyMetadata {
+			version, ok = protocol.HighestCommonVersion(named, highest, k.MinVersion, k.MaxVersion)
+		}
+	}
+	if !ok {
+		return "", nil
+	}
+	const corr = 1 << 20 // no id of negotiate's
+	frame := protocol.NewFrame(protocol.RequestHeader{
+		Key: protocol.KeyMetadata, Version: version, CorrelationID: corr, ClientID: &c.sel.cfg.ClientID,
+	}, &protocol.MetadataRequest{Topics: []protocol.MetadataRequestTopic{}})
+	if _, err := c.out.write([]queuedFrame{{frame: frame}}); err != nil {
+		return "", err
+	}
+	payload, err := c.in.next(nil)
+	if err != nil {
+		return "", err
+	}
+	got, body, err := protocol.ReadResponseHeader(payload, protocol.KeyMetadata, version)
+	if err == nil && got != corr {
+		err = fmt.Errorf("correlation id %d instead of %d: the connection is damaged", got, corr)
+	}
+	var resp protocol.MetadataResponse
+	if err == nil {
+		err = resp.ReadFrom(body, version)
+	}
+	if err != nil {
+		return "", fmt.Errorf("answer to Metadata v%d: %w", version, err)
+	}
+	return deref(resp.ClusterID), nil
 }
 
 // tune sets the options of the socket (S-16). A connection that is no socket is left as it is.

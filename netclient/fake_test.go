@@ -254,10 +254,13 @@ func apis(changes ...protocol.ApiVersion) *protocol.ApiVersionsResponse {
 }
 
 // fakeMetadata is a MetadataUpdater that does what the test says.
+var errWrongCluster = errors.New("wrong cluster")
+
 type fakeMetadata struct {
-	nodes []protocol.Node
-	dueAt time.Time // zero: never
-	pause time.Duration
+	cluster string // what CheckCluster expects; empty: anything
+	nodes   []protocol.Node
+	dueAt   time.Time // zero: never
+	pause   time.Duration
 
 	requests    int
 	responses   []*protocol.MetadataResponse
@@ -299,7 +302,13 @@ func (m *fakeMetadata) HandleFailure(err error, now time.Time) {
 }
 
 func (m *fakeMetadata) HandleDisconnect(err error) { m.disconnects = append(m.disconnects, err) }
-func (m *fakeMetadata) SetFatal(err error)         { m.fatal = append(m.fatal, err) }
+func (m *fakeMetadata) CheckCluster(id string) error {
+	if m.cluster != "" && id != "" && id != m.cluster {
+		return errWrongCluster
+	}
+	return nil
+}
+func (m *fakeMetadata) SetFatal(err error) { m.fatal = append(m.fatal, err) }
 
 func (m *fakeMetadata) Rebootstrap(_ time.Time, force bool) bool {
 	m.asked = append(m.asked, force)

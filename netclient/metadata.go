@@ -24,6 +24,8 @@ type MetadataUpdater interface {
 	HandleFailure(err error, now time.Time)
 	// HandleDisconnect: a connection was lost, or not made, which may mean that the view is wrong.
 	HandleDisconnect(err error)
+	// CheckCluster fails if id, which may be empty, is that of another cluster than the view is of.
+	CheckCluster(id string) error
 	// SetFatal fails those who wait for an update.
 	SetFatal(err error)
 	// Rebootstrap goes back to the bootstrap servers if that is called for, by force or since an update has
@@ -224,9 +226,26 @@ func (c *NetworkClient) handleMetadata(r *Response) {
 		c.avoid = noNode
 	case errors.Is(err, protocol.RebootstrapRequired):
 		c.rebootstrap(r.Now, true)
+	case c.md.CheckCluster(deref(resp.ClusterID)) != nil:
+		c.wrongCluster(r.Node, err, r.Now)
 	default:
 		c.log.Warn("metadata answer of no use", "node", r.Node, "err", err)
 	}
+}
+
+// wrongCluster leaves a node that belongs to another cluster: nothing must be written there. Its address came from metadata that
+// is out of date, so the bootstrap servers are asked again.
+func (c *NetworkClient) wrongCluster(node int32, err error, now time.Time) {
+	c.log.Error("wrong cluster", "node", node, "err", err)
+	c.Disconnect(node, err, now)
+	c.rebootstrap(now, true)
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // rebootstrap closes all connections if the metadata went back to the bootstrap servers.

@@ -66,7 +66,7 @@ func (c *NetworkClient) handle(e *Event, now time.Time) {
 	}
 	switch e.Kind {
 	case Connected:
-		c.connected(n, e.Versions, now)
+		c.connected(n, e.Versions, e.ClusterID, now)
 	case Sent:
 		c.released(n, e.ID, true, now)
 	case Dropped:
@@ -78,9 +78,13 @@ func (c *NetworkClient) handle(e *Event, now time.Time) {
 	}
 }
 
-func (c *NetworkClient) connected(n *nodeConn, resp *protocol.ApiVersionsResponse, now time.Time) {
+func (c *NetworkClient) connected(n *nodeConn, resp *protocol.ApiVersionsResponse, cluster string, now time.Time) {
 	if n.state != nodeConnecting {
 		return // closed meanwhile
+	}
+	if err := c.md.CheckCluster(cluster); err != nil {
+		c.wrongCluster(n.addr.ID, err, now)
+		return
 	}
 	troubled := n.lastErr != nil
 	n.becomeReady(now, newAPIVersions(n.addr, resp))

@@ -33,6 +33,8 @@ type Event struct {
 	Payload []byte
 	// Versions is what the broker answered to ApiVersions (Connected).
 	Versions *protocol.ApiVersionsResponse
+	// ClusterID is the cluster that the broker says it belongs to (Connected); empty: it was not asked, or does not know.
+	ClusterID string
 	// Err says why the connection ended (Disconnected); never nil there.
 	Err error
 }
