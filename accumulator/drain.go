@@ -214,6 +214,9 @@ func (a *RecordAccumulator) Fail(b *ProducerBatch, err error, perRecord func(i i
 // finish is the one place where a batch becomes Done.
 func (a *RecordAccumulator) finish(b *ProducerBatch, out outcome) {
 	invariants.Check(b.is(stateSealed), "a batch of %v ends while %v", b.d.tp, state(b.state.Load()))
+	if b.is(stateDone) {
+		return // the callers ask first; a second verdict would be told, and would tear the incomplete set
+	}
 	b.state.Store(int32(stateDone))
 	b.out = out
 	if b.res != nil {
