@@ -129,6 +129,7 @@ func TestFlushWithoutBrokers(t *testing.T) {
 		for node := range int32(3) {
 			require.NoError(t, l.StopNode(node+1))
 		}
+		time.Sleep(time.Second) // until that is noticed: nothing is written to a dead connection
 		told := newLedger()
 		began := time.Now()
 		for i := range 30 {

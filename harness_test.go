@@ -121,9 +121,11 @@ func nothingRuns(t *testing.T) {
 	assert.Empty(t, running(), "goroutines left behind")
 }
 
-// whole checks that all of a producer's memory is back where it belongs.
+// whole checks that all of a producer's memory is back where it belongs: the bytes of a settled record are, once the
+// connection's writer has let go of them. Inside a bubble.
 func whole(t *testing.T, p interface{ Metrics() producer.Metrics }) {
 	t.Helper()
+	synctest.Wait()
 	m := p.Metrics()
 	assert.Equal(t, m.BufferTotalBytes, m.BufferAvailableBytes, "memory is missing")
 	assert.Zero(t, m.WaitingThreads)
