@@ -260,6 +260,9 @@ func (c *conn) end(err error) {
 		}
 		for _, f := range c.pending {
 			c.release(f)
+			if s.Network.Dropped != nil {
+				s.Network.Dropped(c.node.ID, c.id, f.id)
+			}
 			s.events = append(s.events, netclient.Event{Kind: netclient.Dropped, Node: c.node.ID, ID: f.id})
 		}
 		c.pending = nil

@@ -54,8 +54,10 @@ type Network struct {
 	// Linger is how long after the end of a connection its frames are held on to, as by a writer that is slow to notice.
 	Linger func() time.Duration
 
-	// Sent and Received see what is handed over, and what comes back; Ended that a connection is over.
+	// Sent and Received see what is handed over, and what comes back; Dropped which frames were not written whole, and
+	// Ended that a connection is over.
 	Sent     func(node int32, c testbroker.ConnID, f protocol.Frame)
+	Dropped  func(node int32, c testbroker.ConnID, id int32)
 	Received func(node int32, c testbroker.ConnID, payload []byte)
 	Ended    func(node int32, c testbroker.ConnID)
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -44,7 +45,10 @@ type Config struct {
 	SetupTimeout, SetupTimeoutMax         time.Duration // of a connection
 	IdleTimeout                           time.Duration // of a connection; 0: the client's default
 	RebootstrapTrigger                    time.Duration
-	WallClock                             bool // the client's times have a wall clock that can be wrong: Selector.Skew
+	Bootstrap                             func(node int32) string // the name by which a node is in the bootstrap list; nil: its own
+	WallClock                             bool                    // the client's times have a wall clock that can be wrong: Selector.Skew
+
+	Logger *slog.Logger // of the engine; nil: silent
 
 	// Callbacks has callbacks run by a simulated goroutine, one batch at a time, each so much later than it could. Nil: they
 	// run at once, within the sender.
@@ -146,6 +150,10 @@ func New(cfg Config) (*World, error) {
 	var bootstrap []protocol.Node
 	for i, id := range cluster.NodeIDs() {
 		host, port := Address(id)
+		if cfg.Bootstrap != nil {
+			host = cfg.Bootstrap(id)
+			w.Selector.Occupy(host, port, cluster, id)
+		}
 		bootstrap = append(bootstrap, protocol.Node{ID: int32(-1 - i), Host: host, Port: port})
 	}
 	sticky := cfg.Sticky
@@ -153,7 +161,7 @@ func New(cfg Config) (*World, error) {
 		sticky = cfg.BatchSize
 	}
 	w.Acc = accumulator.New(accumulator.Config{
-		BatchSize: cfg.BatchSize, Linger: cfg.Linger, DeliveryTimeout: cfg.DeliveryTimeout,
+		BatchSize: min(cfg.BatchSize, cfg.MaxRequestSize), Linger: cfg.Linger, DeliveryTimeout: cfg.DeliveryTimeout,
 		RetryBackoff: cfg.RetryBackoff, RetryBackoffMax: cfg.RetryBackoffMax,
 		Codec:         cfg.Codec,
 		NewCompressor: func() (protocol.Compressor, error) { return compress.New(cfg.Codec, compress.DefaultLevel) },
@@ -161,26 +169,28 @@ func New(cfg Config) (*World, error) {
 			return compress.Decompress(codec, nil, src, maxSize)
 		},
 		Pool: w.Pool, StickyThreshold: sticky, Adaptive: true, Rand: intN,
-		Now:  w.Selector.Now,
-		Wake: wake,
-		Done: w.done,
+		Now:    w.Selector.Now,
+		Logger: cfg.Logger,
+		Wake:   wake,
+		Done:   w.done,
 	})
 	w.Metadata = metadata.New(metadata.Config{
 		Bootstrap: bootstrap, MaxAge: cfg.MetadataMaxAge, MaxIdle: cfg.MetadataMaxIdle,
 		RetryBackoff: cfg.RetryBackoff, RetryBackoffMax: cfg.RetryBackoffMax, RebootstrapTrigger: cfg.RebootstrapTrigger,
-		Rand: intN, Wake: wake, InUse: w.Acc.InUse,
+		Rand: intN, Wake: wake, InUse: w.Acc.InUse, Logger: cfg.Logger,
 	})
 	w.Client = netclient.New(netclient.Config{
 		ClientID: "sim", RequestTimeout: cfg.RequestTimeout, MaxInFlight: cfg.MaxInFlight,
 		ReconnectBackoff: cfg.ReconnectBackoff, ReconnectBackoffMax: cfg.ReconnectBackoffMax,
 		ConnectionSetupTimeout: cfg.SetupTimeout, ConnectionSetupTimeoutMax: cfg.SetupTimeoutMax,
-		ConnectionsMaxIdle: cfg.IdleTimeout, Rand: intN,
+		ConnectionsMaxIdle: cfg.IdleTimeout, Rand: intN, Logger: cfg.Logger,
 	}, w.Selector, w.Metadata)
 	w.Sender = sender.New(sender.Config{
 		ClientID: "sim", Acks: cfg.Acks, Idempotent: !cfg.NotIdempotent && cfg.Acks == -1 && cfg.Retries > 0,
 		Retries: cfg.Retries, MaxInFlight: cfg.MaxInFlight, MaxRequestSize: cfg.MaxRequestSize,
 		RequestTimeout: cfg.RequestTimeout, DeliveryTimeout: cfg.DeliveryTimeout, RetryBackoff: cfg.RetryBackoff,
 		Linger: cfg.Linger, BufferMemory: cfg.BufferMemory, Codec: cfg.Codec, Metrics: w.Metrics, Retry: cfg.Retry,
+		Logger: cfg.Logger,
 	}, w.Acc, w.Client, w.Metadata, callbacks)
 	return w, nil
 }

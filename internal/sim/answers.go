@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/testbroker"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// opened decides about a new connection.
+func (c *chaos) opened(int32, testbroker.ConnID) testbroker.ConnVerdict {
+	if c.active() {
+		switch {
+		case c.fires(AcceptClose, 8):
+			return testbroker.ConnVerdict{Drop: testbroker.DropFIN}
+		case c.fires(DeafBroker, 4):
+			return testbroker.ConnVerdict{Stall: true}
+		}
+	}
+	return testbroker.ConnVerdict{}
+}
+
+// refusals are errors that say that nothing was written.
+var refusals = []protocol.ErrorCode{
+	protocol.NotEnoughReplicas, protocol.LeaderNotAvailable, protocol.CorruptMessage, protocol.NotLeaderOrFollower,
+	protocol.UnknownTopicOrPartition,
+}
+
+// doubts are errors after which a batch may be in the log. A leader that has to step down while it waits for its
+// followers says NOT_LEADER_OR_FOLLOWER of a batch that the next one may well have.
+var doubts = []protocol.ErrorCode{
+	protocol.RequestTimedOut, protocol.NotEnoughReplicasAfterAppend, protocol.NetworkException, protocol.KafkaStorageError,
+	protocol.UnknownServerError,
+	protocol.NotLeaderOrFollower, protocol.UnknownTopicOrPartition,
+}
+
+// request decides about a request that reached a broker.
+func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
+	if !c.active() {
+		return v
+	}
+	produce := r.API == protocol.KeyProduce
+	switch {
+	case c.fires(DropBefore, 1):
+		return testbroker.DropBefore()
+	case c.fires(DropAfter, 1):
+		return testbroker.DropAfter()
+	case c.fires(CutAnswer, 1):
+		v.Cut = 1 + c.kind[CutAnswer].IntN(40)
+		return v
+	case c.fires(Swallow, 0.5):
+		if c.kind[Swallow].chance(0.5) {
+			return testbroker.MuteAfter()
+		}
+		return testbroker.MuteBefore()
+	case c.hostile(&v, r):
+		return v
+	}
+	if c.fires(HoldAnswer, 1) {
+		v.Hold = c.kind[HoldAnswer].wait(c)
+	}
+	if c.fires(DelayAppend, 1) {
+		v.Delay = c.kind[DelayAppend].wait(c)
+	}
+	if c.fires(Throttle, 1) {
+		t := &c.kind[Throttle]
+		v.Throttle = t.between(time.Millisecond, time.Second).Truncate(time.Millisecond)
+		v.ThrottleOnly = t.chance(0.5)
+	}
+	switch {
+	case r.API == protocol.KeyInitProducerID && c.fires(NoProducerID, 40):
+		v.Code = pick(c.kind[NoProducerID].draw, protocol.CoordinatorNotAvailable, protocol.NotCoordinator, protocol.CoordinatorLoadInProgress)
+	case !produce:
+	case c.fires(RefuseCode, 1):
+		v.Code = pick(c.kind[RefuseCode].draw, refusals...)
+	case c.fires(DoubtCode, 1):
+		v.Code, v.Append = pick(c.kind[DoubtCode].draw, doubts...), true
+	case c.fires(PartialCode, 2):
+		c.partial(&v, r)
+	case c.fires(TooLarge, 1):
+		// Single records stay: nothing could be done about them.
+		for i := range r.Batches {
+			if b := &r.Batches[i]; b.Count > 1 {
+				v.Partitions = append(v.Partitions, testbroker.PartitionVerdict{Topic: b.Topic, Partition: b.Partition, Code: protocol.MessageTooLarge})
+			}
+		}
+	default:
+		c.repeated(&v, r)
+	}
+	return v
+}
+
+// partial answers errors for some partitions of a request.
+func (c *chaos) partial(v *testbroker.Verdict, r *testbroker.Request) {
+	t := &c.kind[PartialCode]
+	for i := range r.Batches {
+		if t.chance(0.5) {
+			continue
+		}
+		b := &r.Batches[i]
+		pv := testbroker.PartitionVerdict{Topic: b.Topic, Partition: b.Partition}
+		if t.chance(0.5) {
+			pv.Code = pick(t.draw, refusals...)
+		} else {
+			pv.Code, pv.Append = pick(t.draw, doubts...), true
+		}
+		v.Partitions = append(v.Partitions, pv)
+	}
+}
+
+// repeated answers DUPLICATE_SEQUENCE_NUMBER to a batch that is in the log already, as some brokers do.
+func (c *chaos) repeated(v *testbroker.Verdict, r *testbroker.Request) {
+	if c.kind[DuplicateCode].level == Off || len(r.Batches) != 1 {
+		return
+	}
+	b := &r.Batches[0]
+	p := c.b.find(b.Topic, b.Partition)
+	if p == nil || b.ProducerID < 0 {
+		return
+	}
+	leader, _ := c.w.Cluster.Leader(b.Topic, b.Partition)
+	c.b.scan(p)
+	if leader != r.Node || !p.has(b) || !c.fires(DuplicateCode, 10) {
+		return
+	}
+	v.Partitions = []testbroker.PartitionVerdict{{Topic: b.Topic, Partition: b.Partition, Code: protocol.DuplicateSequenceNumber}}
+}
+
+// has reports whether the batch is the last one in the log.
+func (p *partitionBook) has(b *testbroker.Batch) bool {
+	return p.tail.id == protocol.ProducerID{ID: b.ProducerID, Epoch: b.ProducerEpoch} &&
+		p.tail.sequence == protocol.AddSequence(b.BaseSequence, b.Count-1)
+}
+
+// hostile answers with bytes that cannot be right.
+func (c *chaos) hostile(v *testbroker.Verdict, r *testbroker.Request) bool {
+	raw := func(b []byte) bool {
+		*v = testbroker.Raw(b)
+		return true
+	}
+	rewrite := func(f func(frame []byte) []byte) bool {
+		v.Rewrite = f
+		return true
+	}
+	switch {
+	case c.fires(TLSAlert, 1):
+		return raw([]byte{0x15, 3, 3, 0, 2, 2, 70})
+	case c.fires(HTTPAnswer, 1):
+		return raw([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
+	case c.fires(HugeFrame, 1):
+		return rewrite(func(f []byte) []byte { return append([]byte{0x7f, 0xff, 0xff, 0xff}, f[4:]...) })
+	case c.fires(NegativeFrame, 1):
+		return rewrite(func(f []byte) []byte { return append([]byte{0xff, 0xff, 0xff, 0xf0}, f[4:]...) })
+	case c.fires(WrongCorrelation, 1):
+		d := c.kind[WrongCorrelation].draw
+		return rewrite(func(f []byte) []byte {
+			if len(f) >= 8 {
+				binary.BigEndian.PutUint32(f[4:], binary.BigEndian.Uint32(f[4:])+1+uint32(d.IntN(3)))
+			}
+			return f
+		})
+	case c.fires(TruncatedBody, 1):
+		d := c.kind[TruncatedBody].draw
+		return rewrite(func(f []byte) []byte {
+			if len(f) > 9 {
+				f = f[:8+d.IntN(len(f)-8)]
+				binary.BigEndian.PutUint32(f, uint32(len(f)-4))
+			}
+			return f
+		})
+	case r.API == protocol.KeyInitProducerID:
+		// What follows would leave an answer that can be read, and says something else.
+		return false
+	case c.fires(HugeArray, 1):
+		return rewrite(func(f []byte) []byte {
+			for i := 8; i < min(len(f), 20); i++ {
+				f[i] = 0x7f
+			}
+			return f
+		})
+	case c.fires(FuzzedAnswer, 1):
+		d := c.kind[FuzzedAnswer].draw
+		return rewrite(func(f []byte) []byte {
+			for i := 8; i < len(f); i++ {
+				f[i] = byte(d.Uint32())
+			}
+			return f
+		})
+	case r.API == protocol.KeyMetadata && c.fires(FuzzedMetadata, 8):
+		d := c.kind[FuzzedMetadata].draw
+		return rewrite(func(f []byte) []byte {
+			for range 1 + d.IntN(3) {
+				// Behind the throttle time: the client would believe that, and be right to.
+				if len(f) > 13 {
+					f[13+d.IntN(len(f)-13)] ^= 1 << d.IntN(8)
+				}
+			}
+			return f
+		})
+	}
+	return false
+}

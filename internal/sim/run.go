@@ -1,0 +1,304 @@
+package sim
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/testbroker"
+)
+
+// Result is what became of a plan.
+type Result struct {
+	Seed       uint64
+	Time       time.Duration // simulated
+	Faults     int
+	Records    int // accepted
+	Acked      int
+	Failed     int
+	Requests   int64
+	Violations []string // empty: all is as it should be
+	Digest     uint64   // the same plan gives the same, always
+}
+
+// run is a plan being played.
+type run struct {
+	p   *Plan
+	w   *World
+	b   *Book
+	tap *tap
+	c   *chaos
+	a   *app
+
+	ends     time.Duration // when the producer has to be closed at the latest; 0: nobody has closed it
+	breaches int64         // of the protocol, told already
+	told     int64         // entries of the journal that were traced
+	rand     draw
+}
+
+// Run plays a plan.
+func Run(p Plan) (res Result) {
+	r := &run{p: &p, rand: stream(p.Seed, 3)}
+	res.Seed = p.Seed
+	defer func() {
+		if e := recover(); e != nil {
+			res.Violations = append(res.Violations, fmt.Sprintf("panic: %v\n%s", e, debug.Stack()))
+		}
+		if r.b == nil {
+			return
+		}
+		res.Time = r.w.Selector.Since()
+		res.Faults, res.Records, res.Acked, res.Failed = r.c.count, r.b.taken, r.b.acked, r.b.failed
+		res.Requests = r.w.Cluster.Stats().Requests
+		res.Violations = append(r.b.violations, res.Violations...)
+		r.b.digest.add(uint64(res.Time), uint64(res.Records), uint64(res.Acked), uint64(res.Requests), uint64(len(res.Violations)))
+		res.Digest = uint64(r.b.digest)
+	}()
+	r.build()
+	r.play()
+	r.finish()
+	return res
+}
+
+// build makes the world.
+func (r *run) build() {
+	p := r.p
+	cfg := p.Config
+	cfg.Bootstrap = bootstrapHost
+	if p.Trace != nil {
+		cfg.Logger = traceLogger(p.Trace, r.since)
+		cfg.Cluster.JournalLimit = 1 << 20
+	}
+	cfg.Callbacks = func() time.Duration {
+		if p.Callback == 0 {
+			return 0
+		}
+		return time.Duration(r.rand.ExpFloat64() * float64(p.Callback))
+	}
+	cfg.Cluster.Fault = func(q *testbroker.Request) testbroker.Verdict { return r.c.request(q) }
+	cfg.Cluster.FaultOpen = func(node int32, conn testbroker.ConnID) testbroker.ConnVerdict { return r.c.opened(node, conn) }
+	w, err := New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	r.w = w
+	b := newBook(w, p)
+	r.tap = newTap(b)
+	r.c = newChaos(w, p, b, r.tap)
+	r.a = newApp(w, p, b, r.c)
+	lat, bw := stream(p.Seed, 4), p.Bandwidth
+	w.Selector.Latency = func() time.Duration { return lat.between(p.MinLatency, p.MaxLatency) }
+	w.Selector.WriteTime = func(size int) time.Duration { return time.Duration(int64(size) * int64(time.Second) / bw) }
+	w.Selector.Network = r.c.network()
+	perNode := int(time.Second/(w.Config.ReconnectBackoff*8/10)) + 2
+	r.tap.dials.limit = perNode * (2*p.Nodes + 2*p.Spares)
+	r.tap.metadata.limit = int(time.Second/(w.Config.RetryBackoff*8/10)) + 5 + p.Topics
+	r.tap.producerIDs.limit = int(time.Second/(w.Config.RetryBackoff*8/10)) + 5
+
+	for id := int32(p.Nodes + 1); int(id) <= p.Nodes+p.Spares; id++ {
+		r.c.nodeDown(id)
+	}
+	for i := range p.Topics {
+		n := p.Partitions / p.Topics
+		if i == 0 {
+			n += p.Partitions % p.Topics
+		}
+		b.addTopic(fmt.Sprintf("topic-%d", i), n)
+		r.c.createTopic(i)
+	}
+	r.b = b
+}
+
+// play runs the world until the producer is closed.
+func (r *run) play() {
+	p, s := r.p, r.w.Selector
+	r.c.startCluster()
+	r.a.start()
+	if p.calm() {
+		r.beCalm(2*time.Second + 10*p.MaxLatency)
+	}
+	healAt := p.Warmup + p.Faults
+	s.In(healAt, r.heal)
+	for _, k := range []Kind{CloseEarly, CloseForced} {
+		if p.Levels[k] != Off {
+			s.In(r.rand.between(0, healAt+healAt/4), func() { r.close(k == CloseForced) })
+		}
+	}
+
+	spins, was := 0, s.Since()
+	for !r.w.Sender.Closed() {
+		if now := s.Since(); now > was {
+			spins, was = 0, now
+		} else if spins++; spins > maxSpins {
+			r.b.violate("the sender spins: no time passes")
+			return
+		}
+		if r.ends > 0 && s.Since() > r.ends {
+			r.b.violate("the producer is not closed after all the time it needs (%d records without callback)", r.b.open)
+			return
+		}
+		if len(r.b.violations) >= maxViolations {
+			return
+		}
+		r.w.Step()
+		r.check()
+		r.journal()
+	}
+	r.w.Sender.Run(r.w.Now()) // which has only its end left to do
+}
+
+// patience is how long things may take once all is well: requests that hang have to time out, connections to be made,
+// leaders to be found, and what has piled up to be sent.
+func (r *run) patience() time.Duration {
+	p, c := r.p, &r.w.Config
+	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available()) / float64(p.Bandwidth)
+	backlog += float64(r.b.open) / p.capacity()
+	d := 2*c.RequestTimeout + 2*c.SetupTimeoutMax + 2*c.ReconnectBackoffMax + 8*c.RetryBackoffMax + max(c.Linger, 0) +
+		40*p.MaxLatency + p.Config.Cluster.LeaderDelay + 3*time.Second + time.Duration(backlog*float64(time.Second))
+	if p.Callback > 0 {
+		d += 20 * time.Second // the sender waits while too many callbacks do
+	}
+	return d
+}
+
+// heal ends all faults, and holds the engine to what it then must do.
+func (r *run) heal() {
+	if r.ends > 0 {
+		return // closed already
+	}
+	p, s := r.p, r.w.Selector
+	r.c.heal()
+	if p.Levels[AllGone] != Off {
+		r.c.count++
+		r.c.allGone()
+		s.In(r.rand.between(0, 5*time.Second), func() { r.end() })
+		return
+	}
+	r.c.repair()
+	d := r.patience()
+	r.b.healed = s.Since() + d
+	for i, parts := range r.b.parts {
+		for k := range parts {
+			r.a.probe(stream(p.Seed, 5), i, k)
+		}
+	}
+	began := s.Since()
+	s.In(d, func() {
+		if r.ends > 0 {
+			return
+		}
+		for _, parts := range r.b.parts {
+			for _, part := range parts {
+				if part.progress < began {
+					r.b.violate("%v: no progress %v after the cluster became well", part, d)
+				}
+			}
+		}
+		r.beCalm(0)
+		s.In(r.rand.between(0, 3*time.Second), r.end)
+	})
+}
+
+// beCalm says that from now on, or a little later, nothing keeps a record from being settled soon.
+func (r *run) beCalm(in time.Duration) {
+	if r.p.Callback > 0 {
+		return // then the callbacks do
+	}
+	c := &r.w.Config
+	r.b.flushPatience = 2*time.Second + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay +
+		time.Duration(float64(r.p.Burst*r.p.Senders)/r.p.capacity()*float64(time.Second))
+	r.b.patience = r.b.flushPatience + max(c.Linger, 0)
+	r.w.Selector.In(in, func() { r.b.calm = r.w.Selector.Since() })
+}
+
+// end is the ordinary end of an application: Flush, then Close.
+func (r *run) end() {
+	if r.ends > 0 {
+		return
+	}
+	r.c.ended, r.a.stopped = true, true
+	s := r.w.Selector
+	r.ends = s.Since() + r.w.Config.DeliveryTimeout + r.b.slack + r.callbackTime()
+	r.a.flush(func() { s.In(0, func() { r.close(false) }) })
+}
+
+// callbackTime is how long the callbacks of all that is open may take.
+func (r *run) callbackTime() time.Duration {
+	return time.Duration(r.b.open+1)*4*r.p.Callback + time.Second
+}
+
+// close is Close; forced, its context has ended, or will soon.
+func (r *run) close(forced bool) {
+	if r.a.closing {
+		return
+	}
+	r.c.ended, r.a.stopped = true, true
+	s := r.w.Selector
+	r.ends = s.Since() + r.w.Config.DeliveryTimeout + r.b.slack + r.callbackTime()
+	r.a.close()
+	if forced {
+		s.In(pick(r.rand, 0, r.rand.between(0, time.Second)), func() {
+			r.b.forced = true
+			r.ends = min(r.ends, s.Since()+time.Millisecond)
+			r.w.Sender.ForceClose()
+		})
+	}
+}
+
+// check is what is looked at after every iteration of the sender.
+func (r *run) check() {
+	w := r.w
+	if err := w.Selector.Err(); err != nil {
+		r.b.violate("%v", err)
+		w.Selector.dead = nil
+	}
+	if n := w.Cluster.Stats().Violations; n > r.breaches {
+		r.breaches = n
+		for _, v := range w.Cluster.TakeViolations() {
+			r.b.violate("the brokers complain: %v", v)
+		}
+	}
+	free, total := w.Pool.Available(), w.Pool.Total()
+	if free < 0 || free > total {
+		r.b.violate("%d of %d bytes of memory are free", free, total)
+	}
+	if free < total && w.Selector.Held() == 0 && len(w.Selector.events) == 0 && !w.Acc.HasIncomplete() {
+		r.b.violate("nothing is open and nothing on its way, yet %d bytes of memory are not given back", total-free)
+	}
+}
+
+// finish looks at what is left when the producer is closed.
+func (r *run) finish() {
+	w, s := r.w, r.w.Selector
+	// The callbacks that are left run first; Close returns after them.
+	limit := s.Since() + r.callbackTime() + time.Duration(len(r.b.all))*4*r.p.Callback
+	for done := false; !done; {
+		select {
+		case <-w.Disp.Done():
+			done = true
+		default:
+			if s.Since() > limit {
+				r.b.violate("Close waits for callbacks that never run")
+				done = true
+			}
+			s.Poll(s.Now(), 100*time.Millisecond)
+		}
+	}
+	r.b.closed = true
+	// What is on its way still arrives.
+	for until := s.Since() + 4*maxDelay; s.Since() < until; {
+		s.Poll(s.Now(), until-s.Since())
+	}
+	r.check()
+	r.journal()
+	if n := s.Held(); n != 0 {
+		r.b.violate("%d frames were never given back", n)
+	}
+	if free, total := w.Pool.Available(), w.Pool.Total(); free != total {
+		r.b.violate("%d bytes of memory were never given back", total-free)
+	}
+	r.b.finish()
+	if r.p.calm() && r.tap.outOfOrder > 0 {
+		r.b.violate("%d batches out of order in a calm world", r.tap.outOfOrder)
+	}
+}

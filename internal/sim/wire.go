@@ -1,0 +1,335 @@
+package sim
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/testbroker"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// tap watches what the client hands over to its connections and what it gets back: the rules of the wire hold for what
+// it can know, whatever becomes of it.
+type tap struct {
+	b   *Book
+	ids map[protocol.UUID]string
+
+	asked map[testbroker.ConnID]*dialogue
+	seen  map[stampKey]*stamp
+	state map[epochKey]*epochState
+
+	metadata, producerIDs, dials rate
+	outOfOrder                   int // answers that said so
+
+	req  protocol.ProduceRequest
+	resp protocol.ProduceResponse
+}
+
+// dialogue is one connection's requests without an answer, oldest first.
+type dialogue struct {
+	q    []asked
+	deaf bool // an answer could not be right: the client is about to hang up
+}
+
+type asked struct {
+	api     protocol.APIKey
+	version int16
+	corr    int32
+	acks    int16
+	batches []sentBatch
+}
+
+// sentBatch is a batch in a request.
+type sentBatch struct {
+	part *partitionBook
+	key  stampKey
+}
+
+// stampKey is what must stand for the same bytes for ever.
+type stampKey struct {
+	part     *partitionBook
+	producer protocol.ProducerID
+	sequence int32
+}
+
+type stamp struct {
+	crc      uint32
+	count    int32
+	refused  bool // the last attempt was, in so many words: the sequence is free again
+	floating int  // attempts without an answer, their connections gone
+	waiting  int  // attempts that wait for their answers
+}
+
+type epochKey struct {
+	part     *partitionBook
+	producer protocol.ProducerID
+}
+
+type epochState struct {
+	acked    bool
+	inFlight int
+}
+
+func newTap(b *Book) *tap {
+	return &tap{
+		b: b, ids: map[protocol.UUID]string{}, asked: map[testbroker.ConnID]*dialogue{},
+		seen: map[stampKey]*stamp{}, state: map[epochKey]*epochState{},
+	}
+}
+
+// sent looks at a frame that is handed over.
+func (t *tap) sent(node int32, c testbroker.ConnID, f protocol.Frame) {
+	s := t.b.w.Selector
+	raw := s.join(f.Buffers)
+	defer func() { s.bufs = append(s.bufs, raw) }()
+	t.b.digest.add(uint64(s.now), uint64(node), uint64(len(raw)), uint64(sum(f)))
+	if len(raw) < 12 || int(binary.BigEndian.Uint32(raw)) != len(raw)-4 {
+		t.b.violate("node %d: a frame of %d bytes with a wrong length", node, len(raw))
+		return
+	}
+	frame := raw[4:]
+	a := asked{
+		api:     protocol.APIKey(binary.BigEndian.Uint16(frame)),
+		version: int16(binary.BigEndian.Uint16(frame[2:])),
+		corr:    int32(binary.BigEndian.Uint32(frame[4:])),
+	}
+	d := t.asked[c]
+	if d == nil {
+		d = &dialogue{}
+		t.asked[c] = d
+	}
+	switch a.api {
+	case protocol.KeyMetadata:
+		t.metadata.count(s.now, t.b, "metadata requests")
+	case protocol.KeyInitProducerID:
+		t.producerIDs.count(s.now, t.b, "InitProducerId requests")
+	case protocol.KeyProduce:
+		if !t.produce(&a, frame) {
+			return
+		}
+		n := 1
+		for i := range d.q {
+			if d.q[i].api == protocol.KeyProduce {
+				n++
+			}
+		}
+		if limit := t.b.p.Config.MaxInFlight; n > limit && a.acks != 0 {
+			t.b.violate("node %d: %d Produce requests in flight, %d are allowed", node, n, limit)
+		}
+		if a.acks == 0 {
+			return // never answered
+		}
+	}
+	d.q = append(d.q, a)
+}
+
+// produce looks at a Produce request.
+func (t *tap) produce(a *asked, frame []byte) bool {
+	_, body, err := protocol.ReadRequestHeader(frame)
+	if err == nil {
+		err = t.req.ReadFrom(body, a.version)
+	}
+	if err != nil {
+		t.b.violate("a Produce request that does not decode: %v", err)
+		return false
+	}
+	a.acks = t.req.Acks
+	for i := range t.req.Topics {
+		topic := &t.req.Topics[i]
+		name := topic.Name
+		if a.version >= 13 {
+			name = t.ids[topic.ID]
+		}
+		for j := range topic.Partitions {
+			p := t.b.find(name, topic.Partitions[j].Index)
+			h, err := protocol.ReadBatchHeader(topic.Partitions[j].Records)
+			if p == nil || err != nil {
+				if t.b.p.Levels[FuzzedMetadata] == Off { // which may name topics and partitions that there are not
+					t.b.violate("a batch for %s-%d: %v", name, topic.Partitions[j].Index, err)
+				}
+				continue
+			}
+			t.batch(a, p, h)
+		}
+	}
+	return true
+}
+
+// batch checks the rules for one batch on its way.
+func (t *tap) batch(a *asked, p *partitionBook, h protocol.BatchHeader) {
+	id := protocol.ProducerID{ID: h.ProducerID, Epoch: h.ProducerEpoch}
+	if !id.Valid() {
+		if t.b.p.idempotent() {
+			t.b.violate("a batch for %v without a producer id", p)
+		}
+		return
+	}
+	key := stampKey{p, id, h.BaseSequence}
+	s := t.seen[key]
+	switch {
+	case s == nil:
+		s = &stamp{}
+		t.seen[key] = s
+		s.crc, s.count = h.CRC, h.Count
+	case s.crc != h.CRC || s.count != h.Count:
+		if !s.refused || s.floating > 0 {
+			t.b.violate("other bytes than before for %v, producer %d/%d, sequence %d, though their fate is not known", p, id.ID, id.Epoch, h.BaseSequence)
+		}
+		*s = stamp{crc: h.CRC, count: h.Count}
+	}
+	s.refused = false
+	s.waiting++
+	st := t.epoch(p, id)
+	st.inFlight++
+	if !st.acked && st.inFlight > 1 {
+		t.b.violate("%d batches of %v in flight under producer %d/%d, of which none was acknowledged yet", st.inFlight, p, id.ID, id.Epoch)
+	}
+	if st.inFlight > 5 {
+		t.b.violate("%d batches of %v in flight: brokers remember five", st.inFlight, p)
+	}
+	a.batches = append(a.batches, sentBatch{p, key})
+}
+
+func (t *tap) epoch(p *partitionBook, id protocol.ProducerID) *epochState {
+	st := t.state[epochKey{p, id}]
+	if st == nil {
+		st = &epochState{}
+		t.state[epochKey{p, id}] = st
+	}
+	return st
+}
+
+// received looks at an answer.
+func (t *tap) received(_ int32, c testbroker.ConnID, payload []byte) {
+	d := t.asked[c]
+	if d == nil || d.deaf || len(d.q) == 0 {
+		return
+	}
+	a := d.q[0]
+	corr, body, err := protocol.ReadResponseHeader(payload, a.api, a.version)
+	if err != nil || corr != a.corr {
+		d.deaf = true
+		return
+	}
+	if a.api == protocol.KeyProduce {
+		if t.resp.ReadFrom(body, a.version) != nil || !t.answers(&a) {
+			d.deaf = true // the client believes nothing of it
+			return
+		}
+	}
+	d.q = append(d.q[:0], d.q[1:]...)
+}
+
+// answers takes in a Produce response. False: it is not one to this request.
+func (t *tap) answers(a *asked) bool {
+	n := 0
+	for i := range t.resp.Topics {
+		n += len(t.resp.Topics[i].Partitions)
+	}
+	if len(a.batches) > 0 && n != len(a.batches) {
+		return false
+	}
+	for i := range t.resp.Topics {
+		topic := &t.resp.Topics[i]
+		name := string(topic.Name)
+		if a.version >= 13 {
+			name = t.ids[topic.ID]
+		}
+		for j := range topic.Partitions {
+			p := t.b.find(name, topic.Partitions[j].Index)
+			for k := range a.batches {
+				if a.batches[k].part == p {
+					t.answer(&a.batches[k], topic.Partitions[j].ErrorCode)
+					break
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (t *tap) answer(b *sentBatch, code protocol.ErrorCode) {
+	st := t.epoch(b.part, b.key.producer)
+	st.inFlight--
+	s := t.seen[b.key]
+	s.waiting--
+	switch code {
+	case protocol.None, protocol.DuplicateSequenceNumber:
+		st.acked = true
+	case protocol.RequestTimedOut, protocol.NotEnoughReplicasAfterAppend, protocol.UnknownServerError, protocol.NetworkException,
+		protocol.KafkaStorageError:
+		s.floating++
+	case protocol.OutOfOrderSequenceNumber:
+		t.outOfOrder++
+		s.refused = true
+		s.floating = 0 // what is missing before it will not come any more
+	default:
+		s.refused = true
+	}
+}
+
+// ended takes in that a connection is over.
+func (t *tap) ended(_ int32, c testbroker.ConnID) {
+	d := t.asked[c]
+	if d == nil {
+		return
+	}
+	for i := range d.q {
+		for k := range d.q[i].batches {
+			b := &d.q[i].batches[k]
+			t.epoch(b.part, b.key.producer).inFlight--
+			s := t.seen[b.key]
+			s.waiting--
+			s.floating++
+		}
+	}
+	delete(t.asked, c)
+}
+
+// dropped takes in that a frame was not written whole: nobody has read it.
+func (t *tap) dropped(_ int32, c testbroker.ConnID, corr int32) {
+	d := t.asked[c]
+	if d == nil {
+		return
+	}
+	for i := range d.q {
+		if d.q[i].corr != corr {
+			continue
+		}
+		for k := range d.q[i].batches {
+			b := &d.q[i].batches[k]
+			t.epoch(b.part, b.key.producer).inFlight--
+			s := t.seen[b.key]
+			s.waiting--
+			s.refused = true
+		}
+		d.q = append(d.q[:i], d.q[i+1:]...)
+		return
+	}
+}
+
+// rate counts how often something happens, and complains when it is too often.
+type rate struct {
+	limit int // within a second; 0: no limit
+	times []time.Duration
+	at    int
+	total int
+}
+
+func (r *rate) count(now time.Duration, b *Book, what string) {
+	r.total++
+	if r.limit == 0 {
+		return
+	}
+	if r.times == nil {
+		r.times = make([]time.Duration, r.limit)
+		for i := range r.times {
+			r.times[i] = -time.Hour
+		}
+	}
+	if now-r.times[r.at] < time.Second {
+		b.violate("a storm: more than %d %s within a second", r.limit, what)
+	}
+	r.times[r.at] = now
+	r.at = (r.at + 1) % r.limit
+}
