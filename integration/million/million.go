@@ -70,6 +70,7 @@ type run struct {
 	topic   string
 
 	acked    atomic.Int64
+	failed   atomic.Int64
 	mu       sync.Mutex // guards the fields below while the producer runs
 	acks     []ack      // by sequence number
 	last     time.Time  // of the latest acknowledgement
@@ -149,21 +150,26 @@ func (r *run) produce(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("making the producer: %w", err)
 	}
-	disturbed := make(chan error, 1)
-	if r.disturbed() {
-		go func() { disturbed <- r.disturb(ctx) }() // ends by itself or with ctx; waited for below
-	} else {
-		disturbed <- nil
-	}
+	defer func() { _ = cl.Close(ctx) }() // where an error left it open
 	begin := time.Now()
 	r.last = begin
-	// The last tenth is sent when all nodes are back, so that there are records before, while and after.
-	hold := r.o.Records - r.o.Records/10
-	r.send(ctx, cl, 0, hold, begin)
-	if err := <-disturbed; err != nil {
-		return 0, fmt.Errorf("restarting nodes: %w", err)
+	// A node goes down and up again while each of the first parts is sent; the last tenth is sent when all
+	// are back.
+	bounces := r.bounces()
+	last := r.o.Records / 10
+	part := 0
+	if len(bounces) > 0 {
+		part = (r.o.Records - last) / len(bounces)
 	}
-	r.send(ctx, cl, hold, r.o.Records, time.Now())
+	for i, bounce := range bounces {
+		done := make(chan error, 1)
+		go func() { done <- bounce(ctx, int64(i*part+part/10)) }() // ends by itself or with ctx; waited for below
+		r.send(ctx, cl, i*part, (i+1)*part)
+		if err := <-done; err != nil {
+			return 0, fmt.Errorf("restarting nodes: %w", err)
+		}
+	}
+	r.send(ctx, cl, len(bounces)*part, r.o.Records)
 	settle, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	if err := cl.Flush(settle); err != nil {
@@ -173,8 +179,9 @@ func (r *run) produce(ctx context.Context) (time.Duration, error) {
 	return took, cl.Close(settle)
 }
 
-// send sends the records from up to to, at the rate asked for, which is counted from begin.
-func (r *run) send(ctx context.Context, cl clients.Client, from, to int, begin time.Time) {
+// send sends the records from up to to, at the rate asked for.
+func (r *run) send(ctx context.Context, cl clients.Client, from, to int) {
+	begin := time.Now()
 	rec := clients.Record{Topic: r.topic, Partition: clients.AnyPartition}
 	for seq := from; seq < to && ctx.Err() == nil; seq++ {
 		if n := seq - from; r.o.Rate > 0 && n%100 == 0 {
@@ -209,33 +216,37 @@ func (r *run) ack(seq int, a clients.Ack) {
 	if a.Err != nil {
 		r.complain.Add("record %d: %v", seq, a.Err)
 		k.partition = -1
+		r.failed.Add(1)
 		return
 	}
 	k.partition, k.offset, k.timestamp = a.Partition, a.Offset, a.Timestamp.UnixMilli()
 	r.acked.Add(1)
 }
 
-// disturb takes nodes down and up again. Records are sent meanwhile.
-func (r *run) disturb(ctx context.Context) error {
-	for r.acked.Load() < int64(r.o.Records/20) {
+// bounces takes one node after the other down and up again, each time once so many records are acknowledged.
+func (r *run) bounces() []func(ctx context.Context, acked int64) error {
+	var all []func(context.Context, int64) error
+	if r.o.Restart {
+		all = append(all, func(ctx context.Context, acked int64) error {
+			return r.bounce(ctx, acked, "SIGTERM", 1, r.cluster.Terminate)
+		})
+	}
+	if r.o.Kill {
+		all = append(all, func(ctx context.Context, acked int64) error {
+			return r.bounce(ctx, acked, "SIGKILL", 2, r.cluster.Kill)
+		})
+	}
+	return all
+}
+
+func (r *run) bounce(ctx context.Context, acked int64, how string, node int, stop func(int) error) error {
+	for r.acked.Load()+r.failed.Load() < acked {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	if r.o.Restart {
-		if err := r.bounce(ctx, "SIGTERM", 1, r.cluster.Terminate); err != nil {
-			return err
-		}
-	}
-	if r.o.Kill {
-		return r.bounce(ctx, "SIGKILL", 2, r.cluster.Kill)
-	}
-	return nil
-}
-
-func (r *run) bounce(ctx context.Context, how string, node int, stop func(int) error) error {
 	before := r.acked.Load()
 	r.o.Logf("node %d: %s after %d acknowledged", node, how, before)
 	if err := stop(node); err != nil {
