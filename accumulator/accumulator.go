@@ -152,6 +152,8 @@ type attempt struct {
 	cb      Callback
 	future  bool
 	mayWait bool
+	now     time.Time // the clock, if it was read for this record and nothing was waited for since
+	waited  bool
 	granted [][]byte // slabs that a wait brought
 	need    int      // bytes to allocate (noMemory)
 	// switches counts how often the partition was given up because its node's share was full, since the last wait.
@@ -170,26 +172,29 @@ type attempt struct {
 // It returns the partition that the record went to, also when it failed after one was chosen.
 func (a *RecordAccumulator) Append(ctx context.Context, t *Topic, md *metadata.Topic, r *Record, cb Callback, future bool, maxWait time.Duration) (Handle, int32, error) {
 	d, choice := a.choose(t, md, r)
-	if h, ok := a.appendOpen(d, t, md, choice, r, cb, future); ok {
+	h, now, ok := a.appendOpen(d, t, md, choice, r, cb, future)
+	if ok {
 		d.mu.Unlock()
 		return h, d.tp.Partition, nil
 	}
-	return a.appendSlow(ctx, d, t, md, choice, r, cb, future, maxWait)
+	return a.appendSlow(ctx, d, t, md, choice, r, cb, future, maxWait, now)
 }
 
 // appendOpen is the path of nearly all records: into the open batch, and into the slab it is at. It
-// leaves everything else to appendSlow. d.mu is held. (One function for both, with what a wait needs in a struct, cost 40 ns of
+// leaves everything else to appendSlow, with the time if it has read the clock. d.mu is held. (One function for both, with what a wait needs in a struct, cost 40 ns of
 // 220 at 100 B, mostly for clearing and copying the struct; BenchmarkAppend.)
-func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, choice *partitioner.Choice, r *Record, cb Callback, future bool) (Handle, bool) {
+func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, choice *partitioner.Choice, r *Record, cb Callback, future bool) (h Handle, now time.Time, ok bool) {
 	b := d.tail()
 	if b == nil || !b.is(stateOpen) || a.closed.Load() {
-		return Handle{}, false
+		return
 	}
 	n := len(b.slots)
 	timestamp := r.Timestamp
 	if timestamp < 0 {
 		if n%clockEvery == 0 || b.precise {
-			b.readClock(md)
+			now = a.cfg.Now()
+			b.lastTS = now.UnixMilli()
+			md.Touch(now)
 		}
 		timestamp = b.lastTS
 	}
@@ -197,9 +202,8 @@ func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, c
 	size := protocol.RecordSize(body)
 	slab := b.slabs[b.at]
 	if size > cap(slab)-len(slab) || !b.fits(size+1) { // one that fills the batch closes it
-		return Handle{}, false
+		return
 	}
-	var h Handle
 	if future {
 		if b.res == nil {
 			b.res = a.newResult(d)
@@ -210,19 +214,12 @@ func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, c
 	if choice != nil {
 		t.sticky.Advance(choice, size, b.limit <= a.cfg.StickyThreshold, md)
 	}
-	return h, true
-}
-
-// readClock sets the time that the next records share.
-func (b *ProducerBatch) readClock(md *metadata.Topic) {
-	now := b.a.cfg.Now()
-	b.lastTS = now.UnixMilli()
-	md.Touch(now)
+	return h, now, true
 }
 
 // appendSlow is Append where a batch, memory or the node's share is wanting. d.mu is held when it begins.
-func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, md *metadata.Topic, choice *partitioner.Choice, r *Record, cb Callback, future bool, maxWait time.Duration) (Handle, int32, error) {
-	at := attempt{cb: cb, future: future, mayWait: maxWait > 0}
+func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, md *metadata.Topic, choice *partitioner.Choice, r *Record, cb Callback, future bool, maxWait time.Duration, now time.Time) (Handle, int32, error) {
+	at := attempt{cb: cb, future: future, mayWait: maxWait > 0, now: now}
 	for {
 		v := a.tryAppend(d, t, md, choice, r, &at)
 		d.mu.Unlock()
@@ -273,9 +270,29 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 	if v == refused {
 		return ErrClosed
 	}
-	began := a.cfg.Now()
-	switch v {
-	case shareFull:
+	wait := func(f func() error) error {
+		var began time.Time
+		if at.mayWait {
+			began = a.cfg.Now()
+		}
+		if err := f(); err != nil {
+			return err
+		}
+		at.now, at.waited, at.switches = time.Time{}, true, 0
+		if at.mayWait {
+			*maxWait -= max(a.cfg.Now().Sub(began), 0)
+			if *maxWait <= 0 {
+				// The time is over, but one more attempt costs no wait: with mayWait false the node's soft
+				// bound no longer counts, and what was granted is used (ACC-34).
+				*maxWait, at.mayWait = 0, false
+			}
+		}
+		if a.closed.Load() {
+			return ErrClosed
+		}
+		return nil
+	}
+	if v == shareFull {
 		sh := d.share.Load()
 		if sh == nil {
 			return nil // the leader was lost meanwhile: nothing bounds the partition now
@@ -293,38 +310,24 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 		}
 		// What is waited for is no more if the leader has changed, or the accumulator was closed.
 		over := func() bool { return a.closed.Load() || d.share.Load() != sh }
-		if err := sh.wait(ctx, *maxWait, a.cfg.Wake, over); err != nil {
-			return err
-		}
-		at.switches = 0
-	case noMemory:
-		if at.granted != nil {
-			// An earlier grant that no longer suffices goes back first: two large records could each hold what
-			// the other needs.
-			a.pool.Release(at.granted)
-			at.granted = nil
-		}
-		granted, err := a.pool.Allocate(ctx, nil, at.need, false, *maxWait)
-		if err != nil {
-			if errors.Is(err, bufferpool.ErrClosed) {
-				return ErrClosed
-			}
-			return fmt.Errorf("append to %v: %w", d.tp, err)
-		}
-		at.granted = granted
+		return wait(func() error { return sh.wait(ctx, *maxWait, a.cfg.Wake, over) })
 	}
-	if a.closed.Load() {
-		return ErrClosed
+	if at.granted != nil {
+		// An earlier grant that no longer suffices goes back first: two large records could each hold what
+		// the other needs.
+		a.pool.Release(at.granted)
+		at.granted = nil
 	}
-	if at.mayWait {
-		*maxWait -= max(a.cfg.Now().Sub(began), 0)
-		if *maxWait <= 0 {
-			// The time is over, but one more attempt costs no wait: with mayWait false the node's soft
-			// bound no longer counts, and what was granted is used (ACC-34).
-			*maxWait, at.mayWait = 0, false
+	return wait(func() (err error) {
+		at.granted, err = a.pool.Allocate(ctx, nil, at.need, false, *maxWait)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, bufferpool.ErrClosed):
+			return ErrClosed
 		}
-	}
-	return nil
+		return fmt.Errorf("append to %v: %w", d.tp, err)
+	})
 }
 
 // roomElsewhere reports whether some partition of the topic could take a record now.
@@ -351,13 +354,19 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 	if b != nil && !b.is(stateOpen) {
 		b = nil
 	}
-	var now time.Time
+	readClock := func() {
+		if at.now.IsZero() {
+			at.now = a.cfg.Now()
+			md.Touch(at.now)
+		}
+	}
 	timestamp := r.Timestamp
 	var body, size int
 	if b != nil {
 		if timestamp < 0 {
-			if len(b.slots)%clockEvery == 0 || b.precise {
-				b.readClock(md)
+			if len(b.slots)%clockEvery == 0 || b.precise || at.waited {
+				readClock()
+				b.lastTS = at.now.UnixMilli()
 			}
 			timestamp = b.lastTS
 		}
@@ -378,10 +387,9 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 				return switched
 			}
 		}
-		now = a.cfg.Now()
-		md.Touch(now)
+		readClock()
 		if timestamp < 0 {
-			timestamp = now.UnixMilli()
+			timestamp = at.now.UnixMilli()
 		}
 		body = protocol.RecordBodySize(0, 0, r.Key, r.Value, r.Headers)
 		size = protocol.RecordSize(body)
@@ -393,7 +401,7 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 		if b = a.newBatch(d, sh, size, small, at); b == nil {
 			return noMemory
 		}
-		b.created, b.baseTS, b.maxTS, b.lastTS = now, timestamp, timestamp, now.UnixMilli()
+		b.created, b.baseTS, b.maxTS, b.lastTS = at.now, timestamp, timestamp, at.now.UnixMilli()
 		opened = true
 	} else if lack := size - (cap(b.slabs[b.at]) - len(b.slabs[b.at])); lack > 0 {
 		if lack -= b.room() - (cap(b.slabs[b.at]) - len(b.slabs[b.at])); lack > 0 {

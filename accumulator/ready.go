@@ -204,7 +204,7 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 	ends := b.created.Add(a.cfg.Linger)
 	if !ends.After(now) {
 		// It may stay open for long if the node cannot take it: a shared reading of the clock would then go stale.
-		b.precise = b.precise || a.lingers
+		b.precise = b.precise || a.lingers || !n.canSend
 		d.place(&n.ready)
 		return
 	}
