@@ -46,6 +46,9 @@ type partition struct {
 // New makes a manager without a producer id. maxInFlight bounds the unacknowledged batches of a partition: at most 5,
 // which is how many the brokers remember.
 func New(maxInFlight int, log *slog.Logger) *Manager {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	return &Manager{
 		log: log, maxInFlight: min(maxInFlight, 5), id: protocol.NoProducerID,
 		partitions: map[protocol.TopicPartition]*partition{},
