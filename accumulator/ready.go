@@ -333,7 +333,11 @@ func (a *RecordAccumulator) readyOldest() {
 		for d := n.linger.head; d != nil && budget > 0; d = n.linger.head {
 			d.mu.Lock()
 			for _, b := range d.q[d.head:] {
-				budget -= int64(b.size)
+				if b.is(stateOpen) {
+					budget -= int64(b.size)
+				} else {
+					budget -= int64(b.rawSize) // size is the sealer's until it is done
+				}
 			}
 			d.mu.Unlock()
 			d.place(&n.ready)
