@@ -48,15 +48,15 @@ type batchRules struct {
 	generation *Generation
 	// maxTimestamp is the latest timestamp allowed, in milliseconds; negative means no limit.
 	maxTimestamp int64
+	decodings    *sync.Pool // of *decoding
 }
 
-// decoding is what checking a batch needs; pooled, since decoders are dear to make.
+// decoding is what checking a batch needs; pooled, since decoders are dear to make. Each cluster has a pool of its own:
+// zstd's have channels, which one testing/synctest bubble must not pass on to the next.
 type decoding struct {
 	decoder compress.Decoder
 	buf     []byte
 }
-
-var decodings = sync.Pool{New: func() any { return new(decoding) }}
 
 // checkBatch is the strict look at what a Produce request has for one partition: all of it, record by record. The
 // error is what is wrong with it; whether the batch is refused is for the code to say, since Kafka lets some
@@ -142,8 +142,11 @@ func (c *batchCheck) checkRecords(raw []byte, r batchRules) error {
 	h := c.header
 	records := raw[protocol.BatchHeaderSize:]
 	if codec := h.Codec(); codec != protocol.CodecNone {
-		d := decodings.Get().(*decoding)
-		defer decodings.Put(d)
+		d, ok := r.decodings.Get().(*decoding)
+		if !ok {
+			d = new(decoding)
+		}
+		defer r.decodings.Put(d)
 		buf, err := d.decoder.Decompress(codec, d.buf[:0], records, maxDecompressed)
 		if err != nil {
 			return bad(protocol.CorruptMessage, "%v: %v", codec, err)

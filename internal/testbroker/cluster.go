@@ -30,6 +30,8 @@ type Cluster struct {
 	hookMu sync.Mutex // held during calls of hooks, so that these need no lock; taken before mu
 	fault  atomic.Pointer[func(*Request) Verdict]
 
+	decodings sync.Pool // see batch.go
+
 	mu          sync.Mutex // guards everything below
 	now         time.Time  // the latest time given to Handle or Tick
 	nodes       []*node    // node id i is at i-1

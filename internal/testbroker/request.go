@@ -120,7 +120,7 @@ func (c *Cluster) parseProduce(p *parsed, b *protocol.ProduceRequest, g *Generat
 		n += len(b.Topics[i].Partitions)
 	}
 	req.Batches = make([]Batch, 0, n)
-	rules := batchRules{version: req.Version, generation: g, maxTimestamp: -1}
+	rules := batchRules{version: req.Version, generation: g, maxTimestamp: -1, decodings: &c.decodings}
 	after := c.cfg.TimestampAfterMax
 	if after == 0 {
 		after = g.TimestampAfterMax
