@@ -76,6 +76,8 @@ type ProducerBatch struct {
 	sequence     int32
 	inFlight     bool
 	lastError    error
+	tainted      bool
+	Mark         uint64  // scratch for matching an answer, see sender/produce.go
 	mayBeWritten bool    // an attempt's fate is unknown
 	sends        int     // frames that may still be read by a writer
 	out          outcome // its verdict; immutable once Done
@@ -83,6 +85,8 @@ type ProducerBatch struct {
 	// Incomplete list; guarded by incomplete.mu.
 	prev, next *ProducerBatch
 	listed     bool
+
+	older, newer *ProducerBatch // in the deque's untold list
 
 	// refs: one of the sender (until Done and sends == 0), one of each request whose answer is due, one of
 	// the dispatcher while callbacks are.
@@ -178,6 +182,12 @@ func (b *ProducerBatch) SetLastError(err error) { b.lastError = err }
 
 // RetryAt is when the batch may be sent again, after Reenqueue.
 func (b *ProducerBatch) RetryAt() time.Time { return b.retryAt }
+
+// Tainted reports whether it is part of a batch of which an attempt's fate was unknown when it was split.
+func (b *ProducerBatch) Tainted() bool { return b.tainted }
+
+// NotSent takes back that the batch was about to be sent: it was drained only to be failed. The sender's.
+func (b *ProducerBatch) NotSent() { b.attempts-- }
 
 // Forget ends a request's reference to the batch, which may be another batch from now on.
 func (b *ProducerBatch) Forget() { b.unref() }

@@ -51,6 +51,7 @@ type deque struct {
 	head      int // q[head:] are the batches
 	signalled bool
 	lastSize  int // of the last batch closed: its successor's first slab follows it
+	untold    untold
 
 	// openCounted: the open batch has filled slabs. Written under mu, peeked at by the sender without.
 	openCounted atomic.Bool
@@ -88,6 +89,7 @@ func (d *deque) pushBack(b *ProducerBatch) {
 		d.q, d.head = d.q[:n], 0
 	}
 	d.q = append(d.q, b)
+	d.untold.push(b)
 }
 
 func (d *deque) popFront() *ProducerBatch {

@@ -224,9 +224,9 @@ func (a *RecordAccumulator) finish(b *ProducerBatch, out outcome) {
 	}
 	if b.callbacks {
 		b.refs.Add(1)
-		// Before the set forgets the batch, so that who waits for the set finds the callbacks queued.
-		a.cfg.Done(b)
 	}
+	// Before the set forgets the batch, so that who waits for the set finds the callbacks queued.
+	a.tell(b)
 	a.incomplete.remove(b)
 	if b.sends == 0 {
 		a.release(b)

@@ -77,6 +77,7 @@ func (a *RecordAccumulator) SplitAndReenqueue(b *ProducerBatch, now time.Time) (
 	for _, p := range parts {
 		d.insert(p)
 	}
+	d.untold.replace(b, parts)
 	d.mu.Unlock()
 	if a.cfg.OnSplit != nil {
 		a.cfg.OnSplit(b, len(parts))
@@ -94,7 +95,7 @@ func (a *RecordAccumulator) SplitAndReenqueue(b *ProducerBatch, now time.Time) (
 
 // newPart makes a batch for a part of b, beginning with b's record first.
 func (a *RecordAccumulator) newPart(b *ProducerBatch, first int32, size int, timestamp int64) *ProducerBatch {
-	p := &ProducerBatch{a: a, d: b.d, id: b.id, sub: b.sub + first, isSplit: true}
+	p := &ProducerBatch{a: a, d: b.d, id: b.id, sub: b.sub + first, isSplit: true, tainted: b.tainted || b.mayBeWritten}
 	p.slabs = [][]byte{make([]byte, protocol.BatchHeaderSize, size)}
 	p.size = protocol.BatchHeaderSize
 	p.created, p.baseTS, p.maxTS = b.created, timestamp, timestamp

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/internal/txn"
 	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/protocol"
 )
@@ -60,8 +61,13 @@ func decide(code protocol.ErrorCode, idempotent bool, records int32) outcome {
 }
 
 // unknownFate reports whether a refusal leaves open if the batch was written.
-func unknownFate(code protocol.ErrorCode) bool {
+//
+// With acks=all a leader that loses its office while it waits for the in-sync replicas answers NOT_LEADER_OR_FOLLOWER, or
+// UNKNOWN_TOPIC_OR_PARTITION, after it has appended the batch, and the next leader may have it too.
+func unknownFate(code protocol.ErrorCode, acks int16) bool {
 	switch code {
+	case protocol.NotLeaderOrFollower, protocol.UnknownTopicOrPartition, protocol.UnknownTopicID:
+		return acks == -1
 	case protocol.RequestTimedOut, protocol.NotEnoughReplicasAfterAppend, protocol.UnknownServerError,
 		protocol.NetworkException, protocol.KafkaStorageError:
 		return true
@@ -70,7 +76,7 @@ func unknownFate(code protocol.ErrorCode) bool {
 }
 
 // settle does what one partition's answer means for its batch.
-func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceResponsePartition, now time.Time) {
+func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceResponsePartition, version int16, now time.Time) {
 	code := p.ErrorCode
 	if code.InvalidatesMetadata() {
 		s.md.RequestUpdate()
@@ -78,7 +84,7 @@ func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceRespons
 	if b.Done() {
 		return // it ended while in flight; the answer only frees it (SND-49)
 	}
-	if unknownFate(code) {
+	if unknownFate(code, s.cfg.Acks) {
 		b.SetMayBeWritten(true)
 	}
 	message := ""
@@ -98,7 +104,10 @@ func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceRespons
 		s.txn.OutOfOrder(b)
 		s.again(b, code, now)
 	case producerGone:
-		s.txn.Lost(b, p.LogStartOffset)
+		if s.txn.Lost(b, p.LogStartOffset, version >= 5) == txn.LossOfTrack {
+			s.failBatch(b, code, message, nil, now)
+			return
+		}
 		s.again(b, code, now)
 	case failProducer:
 		s.fail(fmt.Errorf("produce %v: %w", b.TopicPartition(), code))
@@ -211,9 +220,11 @@ func (s *Sender) recordErrors(b *accumulator.ProducerBatch, p *protocol.ProduceR
 // takeHints applies what a response says about new leaders (KIP-951): only what is newer than what is known.
 func (s *Sender) takeHints(r *produceRequest) {
 	var hints []metadata.LeaderHint
+	k := -1
 	for i := range s.resp.Topics {
 		t := &s.resp.Topics[i]
 		for j := range t.Partitions {
+			k++
 			p := &t.Partitions[j]
 			if p.CurrentLeader.LeaderID < 0 || p.CurrentLeader.LeaderEpoch < 0 {
 				continue
@@ -222,7 +233,7 @@ func (s *Sender) takeHints(r *produceRequest) {
 				continue
 			}
 			hints = append(hints, metadata.LeaderHint{
-				Topic: r.find(t, p.Index).TopicPartition().Topic, Partition: p.Index,
+				Topic: r.found[k].TopicPartition().Topic, Partition: p.Index,
 				LeaderID: p.CurrentLeader.LeaderID, LeaderEpoch: p.CurrentLeader.LeaderEpoch,
 			})
 		}

@@ -20,6 +20,7 @@ type produceRequest struct {
 	batches  []*accumulator.ProducerBatch // grouped by topic, in the order of the request
 	topics   []topicGroup
 	bytes    int
+	found    []*accumulator.ProducerBatch // by the partitions of the answer, in its order
 	released bool
 	answered bool
 }
@@ -163,7 +164,7 @@ func (r *produceRequest) HandleResponse(resp *netclient.Response) {
 			s.landed(b)
 			s.acknowledged(b, -1, -1, resp.Now)
 		}
-		s.flow(r.node).answered(resp.Now, 0, r.bytes)
+		s.flow(r.node).answered(resp.Now, resp.Now.Sub(resp.SentAt), r.bytes)
 	default:
 		rtt := resp.Now.Sub(resp.SentAt)
 		s.cfg.Metrics.RequestLatency.ObserveDuration(rtt)
@@ -174,6 +175,7 @@ func (r *produceRequest) HandleResponse(resp *netclient.Response) {
 			s.cfg.Logger.Warn("nonsense from a broker", "node", r.node, "corr", resp.CorrelationID, "err", err)
 			s.client.Disconnect(r.node, err, resp.Now)
 			resp.Err = errNonsense
+			resp.Written = true // it was answered, whatever the news of its being sent says so far
 			r.lost(resp)
 		}
 	}
@@ -197,6 +199,8 @@ func (r *produceRequest) reuse() {
 	r.batches = r.batches[:0]
 	clear(r.topics)
 	r.topics = r.topics[:0]
+	clear(r.found)
+	r.found = r.found[:0]
 	r.enc.Reset()
 	r.s.free = append(r.s.free, r)
 }
@@ -253,61 +257,76 @@ func (r *produceRequest) answer(resp *netclient.Response) error {
 		}
 	}
 	s.takeHints(r)
+	k := 0
 	for i := range s.resp.Topics {
 		t := &s.resp.Topics[i]
 		for j := range t.Partitions {
-			p := &t.Partitions[j]
-			b := r.find(t, p.Index)
+			b := r.found[k]
+			k++
 			s.landed(b)
-			s.settle(b, p, resp.Now)
+			s.settle(b, &t.Partitions[j], resp.Version, resp.Now)
 		}
 	}
 	return nil
 }
 
-// matches checks that the response names exactly the request's batches.
+// matches checks that the response names exactly the request's batches, and notes in found which partition of the answer means which. Brokers
+// answer in the order they were asked, so that the first look hits; a search for each would be quadratic.
 func (r *produceRequest) matches() error {
 	s := r.s
-	n := 0
+	r.found = r.found[:0]
+	s.mark++
+	topic := 0
 	for i := range s.resp.Topics {
 		t := &s.resp.Topics[i]
+		g := r.group(t, topic)
+		if g < 0 {
+			return fmt.Errorf("it names topic %s %x, which was not asked for", t.Name, t.ID)
+		}
+		topic = g + 1
+		batches := r.batches[r.topics[g].first : r.topics[g].first+r.topics[g].n]
+		next := 0
 		for j := range t.Partitions {
-			b := r.find(t, t.Partitions[j].Index)
-			if b == nil {
-				return fmt.Errorf("it names partition %d of topic %s %x, which was not asked for", t.Partitions[j].Index, t.Name, t.ID)
-			}
-			for k := 0; k < j; k++ {
-				if t.Partitions[k].Index == t.Partitions[j].Index {
-					return fmt.Errorf("it names partition %d of topic %s twice", t.Partitions[j].Index, t.Name)
+			index := t.Partitions[j].Index
+			k := next
+			if k >= len(batches) || batches[k].Partition() != index {
+				for k = 0; k < len(batches) && batches[k].Partition() != index; k++ {
 				}
 			}
-			n++
+			if k == len(batches) {
+				return fmt.Errorf("it names partition %d of topic %s, which was not asked for", index, r.topics[g].topic.Name)
+			}
+			next = k + 1
+			b := batches[k]
+			if b.Mark == s.mark {
+				return fmt.Errorf("it names %v twice", b.TopicPartition())
+			}
+			b.Mark = s.mark
+			r.found = append(r.found, b)
 		}
 	}
-	if n != len(r.batches) {
-		return fmt.Errorf("it answers %d of %d partitions", n, len(r.batches))
+	if len(r.found) != len(r.batches) {
+		return fmt.Errorf("it answers %d of %d partitions", len(r.found), len(r.batches))
 	}
 	return nil
 }
 
-// find is the batch that a response's topic and partition mean, or nil. Brokers answer in the order they
-// were asked, so the first look mostly hits.
-func (r *produceRequest) find(t *protocol.ProduceResponseTopic, partition int32) *accumulator.ProducerBatch {
-	for i := range r.topics {
-		g := &r.topics[i]
-		if r.version >= 13 {
-			if g.id != t.ID {
-				continue
-			}
-		} else if string(t.Name) != g.topic.Name {
-			continue
-		}
-		for _, b := range r.batches[g.first : g.first+g.n] {
-			if b.Partition() == partition {
-				return b
-			}
-		}
-		return nil
+// group is which of the request's topics a response's topic is, looking at guess first; -1: none.
+func (r *produceRequest) group(t *protocol.ProduceResponseTopic, guess int) int {
+	if guess < len(r.topics) && r.is(guess, t) {
+		return guess
 	}
-	return nil
+	for i := range r.topics {
+		if r.is(i, t) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (r *produceRequest) is(i int, t *protocol.ProduceResponseTopic) bool {
+	if r.version >= 13 {
+		return r.topics[i].id == t.ID
+	}
+	return string(t.Name) == r.topics[i].topic.Name
 }

@@ -308,6 +308,7 @@ func (s *Sender) refuse(node int32, err error, now time.Time) {
 			return
 		}
 		for _, b := range s.drained {
+			b.NotSent()
 			if s.txn != nil {
 				s.txn.Failed(b) // counts only if an earlier attempt gave it a sequence
 			}
@@ -367,6 +368,9 @@ func (s *Sender) abortAll(now time.Time) {
 		if b.InFlight() {
 			b.SetMayBeWritten(true)
 		}
+		if s.txn != nil {
+			s.txn.Failed(b) // or it would look at the batch again, when the connections end
+		}
 		s.end(b, s.verdict(b, ErrForceClosed, b.LastError(), "", now), nil, now)
 	}
 }
@@ -375,7 +379,7 @@ func (s *Sender) abortAll(now time.Time) {
 func (s *Sender) verdict(b *accumulator.ProducerBatch, cause, last error, message string, now time.Time) *DeliveryError {
 	e := &DeliveryError{
 		TopicPartition: b.TopicPartition(), Cause: cause, Last: last, Message: message,
-		Attempts: b.Attempts(), Age: max(now.Sub(b.Created()), 0), Written: b.MayBeWritten(),
+		Attempts: b.Attempts(), Age: max(now.Sub(b.Created()), 0), Written: b.MayBeWritten() || b.Tainted(),
 	}
 	e.Queued = e.Age
 	if b.Attempts() > 0 {
@@ -471,8 +475,12 @@ func (s *Sender) idRefused(err error, now time.Time) {
 		return
 	}
 	for _, b := range s.acc.Undrained(now) {
+		if s.txn != nil {
+			s.txn.Failed(b) // retries among them have sequences, under an id that is used up
+		}
 		s.end(b, s.verdict(b, &initError{err}, nil, "", now), nil, now)
 	}
+	s.settleTxn(now)
 }
 
 // initError says that records could not be sent because the producer got no id.

@@ -63,7 +63,11 @@ func (c *Cluster) answerLocked(k *conn, j *job, resp protocol.Message) {
 func encodeAnswer(req *Request, resp protocol.Message) []byte {
 	frame := make([]byte, 4, 128)
 	frame = protocol.AppendResponseHeader(frame, req.API, req.Version, req.CorrelationID)
-	frame = resp.AppendTo(frame, req.Version)
+	version := req.Version
+	if _, highest := req.API.Versions(); version > highest {
+		version = 0 // only ApiVersions is answered at all then, in its first form
+	}
+	frame = resp.AppendTo(frame, version)
 	size := len(frame) - 4
 	frame[0], frame[1], frame[2], frame[3] = byte(size>>24), byte(size>>16), byte(size>>8), byte(size)
 	return frame

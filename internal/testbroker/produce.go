@@ -168,7 +168,9 @@ func (c *Cluster) noteSeenLocked(k *conn, j *job, p *partition, b *Batch, res Re
 func ambiguous(code protocol.ErrorCode) bool {
 	switch code {
 	case protocol.UnknownServerError, protocol.RequestTimedOut, protocol.NetworkException,
-		protocol.NotEnoughReplicasAfterAppend, protocol.KafkaStorageError:
+		protocol.NotEnoughReplicasAfterAppend, protocol.KafkaStorageError,
+		// With acks=all also after the append, when leadership is lost while it waits for the replicas.
+		protocol.NotLeaderOrFollower, protocol.UnknownTopicOrPartition, protocol.UnknownTopicID:
 		return true
 	}
 	return false

@@ -106,9 +106,9 @@ func (m *Manager) MayDrain(b *accumulator.ProducerBatch, node int32) bool {
 		return false
 	}
 	if p.bump {
-		// What may have been written has to be resolved under the old epoch first, by the same bytes; all
-		// else waits for the new one.
-		return p.onWire == 0 && len(p.inFlight) > 0 && p.inFlight[0] == b && p.unknown(b)
+		// What may have been written has to be resolved under the old epoch first, by the same bytes, and what stands before it
+		// has to go out again for that. Sending the same bytes again is always safe; all else waits for the new epoch.
+		return p.onWire == 0 && len(p.inFlight) > 0 && p.inFlight[0] == b && p.anyUnknown()
 	}
 	if b.Stamped() {
 		// A retry: after an error all answers are collected first, then the batches go out again one at a
@@ -166,7 +166,7 @@ func (m *Manager) Succeeded(b *accumulator.ProducerBatch, offset int64) {
 		if p.hasGap && !before(b.Sequence(), p.gap) {
 			p.hasGap = false // the leader has it now: a batch that was too large went in parts
 		}
-		if last := protocol.AddSequence(b.Sequence(), b.Count()-1); p.last < 0 || int32(uint32(last)-uint32(p.last)) > 0 {
+		if last := protocol.AddSequence(b.Sequence(), b.Count()-1); p.last < 0 || before(p.last, last) {
 			p.last = last
 		}
 		if offset >= 0 {
@@ -218,20 +218,36 @@ func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch) bool {
 	return true
 }
 
-// Lost says that the broker has forgotten the producer id for b's partition (UNKNOWN_PRODUCER_ID). False:
-// the answer tells nothing, and b is sent again as it is.
-func (m *Manager) Lost(b *accumulator.ProducerBatch, logStart int64) bool {
-	if logStart < 0 {
-		return false
-	}
+// Loss is what an answer UNKNOWN_PRODUCER_ID means for its batch.
+type Loss int
+
+const (
+	// LossUnclear tells nothing: send the batch again as it is.
+	LossUnclear Loss = iota
+	// LossOfState: the broker has forgotten the producer, and the batch is not in the log. The partition begins anew under
+	// the next epoch, with the batch.
+	LossOfState
+	// LossOfTrack: the broker has forgotten the producer, and whether an earlier attempt wrote the batch can no longer be
+	// found out. Sending it again could double it.
+	LossOfTrack
+)
+
+// Lost judges an answer UNKNOWN_PRODUCER_ID to b. logStart is where the partition's log begins; known says that the answer's version
+// has it at all (Produce v5). Where it is -1 although it could be known, the leader was not ready to tell (SND-35).
+func (m *Manager) Lost(b *accumulator.ProducerBatch, logStart int64, known bool) Loss {
 	p := m.partition(b.TopicPartition())
-	if b.Producer() != p.id || len(p.inFlight) == 0 || p.inFlight[0] != b {
-		return false
+	if b.Producer() != p.id || len(p.inFlight) == 0 || p.inFlight[0] != b || known && logStart < 0 {
+		return LossUnclear
+	}
+	// With everything acknowledged gone from the log, so is the state that came from it (retention, SND-33): that explains the
+	// answer, and a batch written later would have left state.
+	if b.MayBeWritten() && !(known && logStart > p.lastOffset) {
+		return LossOfTrack
 	}
 	b.SetMayBeWritten(false)
 	p.missing(b.Sequence())
 	m.wantBump(p)
-	return true
+	return LossOfState
 }
 
 // Splitting notes that b was refused as too large and will be sent in parts. The refusal says that nothing stands in the
@@ -245,7 +261,6 @@ func (m *Manager) Splitting(b *accumulator.ProducerBatch) {
 			m.wantBump(p)
 		}
 	}
-	b.SetMayBeWritten(false)
 }
 
 // Split puts the parts of a batch in its place; they share its sequences.

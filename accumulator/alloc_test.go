@@ -1,0 +1,145 @@
+package accumulator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/protocol"
+)
+
+// static is a callback that costs nothing to hand over, as a func value in a type of its own does.
+type static struct{}
+
+func (static) OnCompletion(Result, error) {}
+
+// cycle is one turn of a sender that completes at once what it drains, of one request to node 1, without allocating
+// anything itself.
+type cycle struct {
+	r   *rig
+	dst []*ProducerBatch
+}
+
+func (c *cycle) turn() int {
+	r := c.r
+	now := r.peek()
+	r.a.SetNode(1, true, 0)
+	r.a.Ready(r.snap, now)
+	c.dst = r.a.Drain(c.dst[:0], 1, 1<<20, now, nil)
+	for _, b := range c.dst {
+		b.Hold()
+	}
+	r.a.PrepareSleep(now, now.Add(time.Second))
+	r.a.Awake()
+	for _, b := range c.dst {
+		r.a.Unhold(b, now)
+		b.Landed()
+		r.a.Complete(b, 0, -1)
+		r.a.Recheck(b, now)
+		b.Forget()
+	}
+	return len(c.dst)
+}
+
+// perRecord are the allocations of a record, from its append to its callback, in the long run. (AllocsPerRun cuts off the
+// fraction, hence many at a time.)
+func perRecord(r *rig, cb Callback, future bool, value int) float64 {
+	const records = 2000
+	topic, md := r.a.Topic(orders), r.snap.Topic(orders)
+	c := &cycle{r: r}
+	rec := Record{Timestamp: -1, Key: make([]byte, 10), Value: make([]byte, value), Headers: []protocol.Header{{Key: "k", Value: make([]byte, 5)}}}
+	ctx := r.t.Context()
+	next := int32(0)
+	run := func() {
+		for i := range records {
+			rec.Partition = next % int32(md.Count()+1)
+			if rec.Partition == int32(md.Count()) {
+				rec.Partition = anyOf
+			}
+			next++
+			_, _, err := r.a.Append(ctx, topic, md, &rec, cb, future, 0)
+			require.NoError(r.t, err)
+			if i%100 == 0 {
+				for c.turn() > 0 {
+				}
+			}
+		}
+	}
+	for range 3 {
+		run()
+	}
+	return testing.AllocsPerRun(5, run) / records
+}
+
+// Architecture 3.2 and the performance goals: a record costs no allocation, nor does a batch or a request in the long
+// run; a future costs its share of its batch's result and of the sizes and times that it tells.
+func TestAllocationCeilings(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("the checks allocate")
+	}
+	if raceEnabled {
+		t.Skip("under the race detector sync.Pool drops some of what it is given")
+	}
+	for _, tt := range []struct {
+		name   string
+		cb     Callback
+		future bool
+		value  int
+		set    []func(*Config)
+		limit  float64
+	}{
+		{"nobody asks", nil, false, 100, nil, 0},
+		{"callback", static{}, false, 100, nil, 0},
+		{"callback, linger", static{}, false, 100, []func(*Config){withLinger(time.Hour)}, 0},
+		{"callback, larger than a slab", static{}, false, 20_000, nil, 0},
+		{"callback, adaptive", static{}, false, 100, []func(*Config){func(c *Config) { c.Adaptive = true }}, 0.001},
+		{"callback, lz4", static{}, false, 100, []func(*Config){withCodec(protocol.CodecLZ4)}, 0},
+		{"future", nil, true, 100, nil, 0.3}, // about 25 records a batch here: one slice of slots each, and 1/32 chunk
+		{"both", static{}, true, 100, nil, 0.3},
+		{"future of a batch's own", nil, true, 20_000, nil, 0.04}, // 1/32 chunk
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, append([]func(*Config){withPool(32 << 20), withBatch(16 * kib)}, tt.set...)...)
+			r.lead(orders, 1, 1, 1, 1)
+			assert.LessOrEqual(t, perRecord(r, tt.cb, tt.future, tt.value), tt.limit)
+			r.a.StartClosing()
+			for (&cycle{r: r}).turn() > 0 {
+			}
+			r.empty()
+		})
+	}
+}
+
+// A wait on a future makes no channel for each call (Done does).
+func TestWaitAllocations(t *testing.T) {
+	if invariants.Enabled || raceEnabled {
+		t.Skip("the checks allocate")
+	}
+	r := newRig(t, withPool(32<<20))
+	r.lead(orders, 1)
+	topic, md := r.a.Topic(orders), r.snap.Topic(orders)
+	c := &cycle{r: r}
+	// The sender's turn is taken by the wake-up, which makes this a wait in one goroutine.
+	r.a.cfg.Linger, r.a.lingers = time.Hour, true
+	r.a.cfg.Wake = func() {
+		for c.turn() > 0 {
+		}
+		now := r.peek()
+		r.a.PrepareSleep(now, now.Add(time.Hour))
+	}
+	rec := Record{Timestamp: -1, Value: make([]byte, 100)}
+	ctx := t.Context()
+	const records = 320
+	assert.LessOrEqual(t, testing.AllocsPerRun(10, func() {
+		for range records {
+			h, _, err := r.a.Append(ctx, topic, md, &rec, nil, true, 0)
+			require.NoError(t, err)
+			res, err := h.Wait(ctx)
+			require.NoError(t, err)
+			require.EqualValues(t, 100, res.ValueSize)
+		}
+	})/records, 1.05)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package accumulator
+
+const raceEnabled = false
