@@ -243,7 +243,9 @@ func TestPanicsLeakNothing(t *testing.T) {
 				"interceptor": {Topic: "t", Key: big, Value: "interceptor"},
 			} {
 				assert.PanicsWithValue(t, want, func() { p.Send(t.Context(), r) })
-				assert.PanicsWithValue(t, want, func() { p.SendFunc(t.Context(), r, func(producer.RecordMetadata, error) { t.Error("of a record that never was") }) })
+				assert.PanicsWithValue(t, want, func() {
+					p.SendFunc(t.Context(), r, func(producer.RecordMetadata, error) { t.Error("of a record that never was") })
+				})
 			}
 			p.SendFunc(t.Context(), producer.Record[string, string]{Topic: "t", Value: big}, func(_ producer.RecordMetadata, err error) { assert.NoError(t, err, "record %d", i) })
 		}
