@@ -79,8 +79,10 @@ type RecordAccumulator struct {
 	look atomic.Bool
 
 	topics struct {
-		mu     sync.Mutex // guards all, and replacing byName and a Topic's deques
-		byName atomic.Pointer[map[string]*Topic]
+		mu     sync.Mutex                        // guards all but byName's target, and replacing byName and a Topic's deques
+		byName atomic.Pointer[map[string]*Topic] // what look-ups see without the lock; never changed, replaced when it falls behind
+		latest map[string]*Topic                 // all there are
+		misses int                               // look-ups that had to go to latest since byName was replaced
 		all    []*Topic
 	}
 	signals struct {
@@ -223,15 +225,15 @@ func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, 
 	for {
 		v := a.tryAppend(d, t, md, choice, r, &at)
 		d.mu.Unlock()
+		if at.wake {
+			at.wake = false
+			a.cfg.Wake() // before compressing, which may take its time: nobody else wakes the sender meanwhile
+		}
 		for i, b := range at.toSeal {
 			if b != nil {
 				a.seal.submit(b)
 				at.toSeal[i] = nil
 			}
-		}
-		if at.wake {
-			at.wake = false
-			a.cfg.Wake()
 		}
 		var err error
 		if v != appended && v != switched {
@@ -308,9 +310,17 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 		if !at.mayWait {
 			return fmt.Errorf("append to %v: %d bytes wait for broker %d already: %w", d.tp, sh.unsent.Load(), sh.node, bufferpool.ErrExhausted)
 		}
+		if at.granted != nil {
+			a.pool.Release(at.granted) // a node that is stuck must not hold up others by what waits for it
+			at.granted = nil
+		}
 		// What is waited for is no more if the leader has changed, or the accumulator was closed.
 		over := func() bool { return a.closed.Load() || d.share.Load() != sh }
-		return wait(func() error { return sh.wait(ctx, *maxWait, a.cfg.Wake, over) })
+		upTo := *maxWait
+		if choice != nil {
+			upTo = min(upTo, elsewhereEvery) // another node may have room long before this one
+		}
+		return wait(func() error { return sh.wait(ctx, upTo, a.cfg.Wake, over) })
 	}
 	if at.granted != nil {
 		// An earlier grant that no longer suffices goes back first: two large records could each hold what
@@ -329,6 +339,9 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 		return fmt.Errorf("append to %v: %w", d.tp, err)
 	})
 }
+
+// elsewhereEvery is how often an append that may go anywhere looks whether another node has room.
+const elsewhereEvery = 10 * time.Millisecond
 
 // roomElsewhere reports whether some partition of the topic could take a record now.
 func (a *RecordAccumulator) roomElsewhere(t *Topic, md *metadata.Topic, mayWait bool) bool {

@@ -30,12 +30,15 @@ type senderState struct {
 	ordered  []*node // as in nodes, in order of first use: nothing is decided by map order
 	snapshot *metadata.Snapshot
 
+	// homeless is the share of all partitions without a leader: they must not take the whole buffer either.
+	homeless *share
 	noLeader dequeList // their partition has no leader that is known
 	backoff  dequeList // their first batch waits to be retried
 	gated    dequeList // idempotence does not let their first batch go yet
 	retries  retryHeap
 
 	closing  bool
+	pass     uint64    // counts calls of Ready, to name each topic once
 	taken    []*deque  // scratch for the signals taken
 	unknown  []string  // topics in noLeader, for the result
 	readyIDs []int32   // for the result
@@ -45,7 +48,14 @@ type senderState struct {
 	exhausts int       // where to go on with the oldest partitions when memory is short
 }
 
-func (s *senderState) init(*RecordAccumulator) { s.nodes = map[int32]*node{} }
+func (s *senderState) init(a *RecordAccumulator) {
+	s.nodes = map[int32]*node{}
+	s.homeless = newShare(-1)
+	// Nothing is drained from there, so there is nothing to wake for, and half of the buffer is the bound for everybody.
+	s.homeless.setLimits(a.pool.Total()/2, a.pool.Total()/2)
+	s.homeless.wakeClosed.Store(never)
+	s.homeless.wakeGrown.Store(never)
+}
 
 func (s *senderState) node(id int32) *node {
 	n := s.nodes[id]
@@ -135,8 +145,10 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 		res.Next = at
 	}
 	s.unknown = s.unknown[:0]
+	s.pass++
 	for d := s.noLeader.head; d != nil; d = d.next {
-		if n := len(s.unknown); n == 0 || s.unknown[n-1] != d.tp.Topic {
+		if d.topic.asked != s.pass {
+			d.topic.asked = s.pass
 			s.unknown = append(s.unknown, d.tp.Topic)
 		}
 	}
@@ -229,11 +241,11 @@ func (a *RecordAccumulator) leader(d *deque) *node {
 			}
 		}
 	}
-	if d.node == n {
+	if d.node == n && d.share.Load() != nil {
 		return n
 	}
 	d.node = n
-	var sh *share
+	sh := s.homeless
 	if n != nil {
 		sh = n.share
 	}
