@@ -435,6 +435,11 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 		closed, grown := int64(never), int64(never)
 		switch {
 		case !n.canSend:
+			// What is ready for the node has its next event already: its connection's, or the end of a back-off or a throttle. If
+			// nothing is, the first batch has to say that there is a reason to connect.
+			if n.inFlight == 0 && n.ready.n == 0 {
+				closed = 0
+			}
 		case n.inFlight == 0:
 			closed, grown = 0, grownBytes
 		default:

@@ -18,7 +18,8 @@ const (
 	unknown situation = "leader unknown"
 	idle    situation = "idle"
 	busy    situation = "busy"    // a request in flight, room for more
-	stopped situation = "stopped" // can take nothing
+	stopped situation = "stopped" // can take nothing more: its answers are due
+	away    situation = "away"    // not connected, or throttled
 )
 
 // sleeper is a rig whose sender knows partitions 0 to 2 of node 1, in a situation, and has nothing to do.
@@ -35,10 +36,10 @@ func sleeper(t *testing.T, node situation, linger time.Duration, codec protocol.
 	r.a.BeginFlush()
 	r.completeAll(r.drain(1))
 	r.a.EndFlush()
-	if node == busy {
+	if node == busy || node == stopped {
 		r.busy[1] = 1
 	}
-	r.full[1] = node == stopped
+	r.full[1] = node == stopped || node == away
 	r.ready()
 	r.wakes.Store(0)
 	return r
@@ -78,6 +79,10 @@ func TestWhoWakesTheSender(t *testing.T) {
 		{idle, 0, time.Minute, "open", must},
 		{busy, 0, time.Minute, "open", mustNot}, // the answer wakes the sender
 		{stopped, 0, time.Minute, "open", mustNot},
+		{away, 0, time.Minute, "open", must}, // nobody else would have it connected
+		{away, 0, time.Minute, "second", mustNot},
+		{away, 0, time.Minute, "close large", must},
+		{away, 0, time.Minute, "wait", must},
 		{busy, 0, time.Minute, "second", mustNot},
 		{stopped, 0, time.Minute, "second", mustNot},
 		{idle, 0, time.Minute, "close small", must},
@@ -94,6 +99,9 @@ func TestWhoWakesTheSender(t *testing.T) {
 		{idle, l, time.Minute, "open", must},
 		{busy, l, time.Minute, "open", must},
 		{stopped, l, time.Minute, "open", may},
+		{away, l, time.Minute, "open", must},
+		{away, l, l, "open", mustNot},
+		{away, l, l, "close small", must},
 		{idle, l, l, "open", mustNot},
 		{busy, l, l, "open", mustNot},
 		{stopped, l, l, "open", mustNot},
@@ -172,7 +180,7 @@ func TestOneWakeUpIsEnough(t *testing.T) {
 
 // A batch that was compressed always makes the sender look, whatever the node is at: it has passed the batch over.
 func TestSealedBatchWakesTheSender(t *testing.T) {
-	for _, node := range []situation{unknown, idle, busy, stopped} {
+	for _, node := range []situation{unknown, idle, busy, stopped, away} {
 		for _, sealers := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s/sealers=%d", node, sealers), func(t *testing.T) {
 				r := sleeper(t, node, time.Hour, protocol.CodecLZ4)

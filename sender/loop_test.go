@@ -50,6 +50,23 @@ func TestNodeDownKeepsBatchesQueued(t *testing.T) {
 	require.NoError(t, w.book["b"].err)
 }
 
+// FC-092: a connection that ended while nothing used it is made again for the first record, at once: nobody else wakes the
+// sender for it. (Simulation: it slept on until metadata was due, here for a minute.)
+func TestFirstRecordAfterAnIdleConnectionEnded(t *testing.T) {
+	for _, linger := range []time.Duration{-1, 5 * time.Millisecond} {
+		w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1}, Linger: linger, IdleTimeout: time.Second, MetadataMaxAge: time.Hour})
+		w.topic("t", 1)
+		w.send("t", 0, "a")
+		w.settle()
+		sent := w.Now().Add(10 * time.Second)
+		w.Selector.In(sent.Sub(w.Now()), func() { w.send("t", 0, "b") })
+		w.Run(20*time.Second, func() bool { return w.book["b"] != nil && w.book["b"].calls > 0 })
+		require.NoError(t, w.book["b"].err)
+		require.Less(t, w.Now().Sub(sent), 100*time.Millisecond)
+		w.settle()
+	}
+}
+
 // S-74, S-87, SND-50: with nothing to do the sender sleeps; with a batch that lingers, until its linger ends; with one
 // in flight, until something is due. It never polls with no time-out twice in a row for nothing.
 func TestSleepsUntilSomethingIsDue(t *testing.T) {
