@@ -293,6 +293,6 @@ func (a *app) probe(d draw, topic, partition int) {
 func (a *app) close() {
 	a.closing = true
 	a.w.Acc.Close()
-	a.w.Metadata.Close()
+	a.w.Metadata.Interrupt()
 	a.w.Sender.InitiateClose()
 }
