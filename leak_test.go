@@ -206,3 +206,40 @@ func oneEnd(t *testing.T, l *lab, rnd *rand.Rand) {
 		}
 	}
 }
+
+// Delivery rule 12: doubt is not forgotten. A batch whose first attempt was lost on the way may still arrive there, however
+// definite the answer to the second one was: here a slow broker appends both batches long after they were given up.
+func TestDoubtIsNotForgotten(t *testing.T) {
+	inLab(t, testbroker.Config{Topics: []testbroker.Topic{{Name: "t"}}}, func(t *testing.T, l *lab) {
+		p := l.texts(t, func(c *producer.Config) {
+			c.RequestTimeout, c.DeliveryTimeout, c.Linger = 2*time.Second, 15*time.Second, time.Millisecond
+			c.RetryBackoff = 100 * time.Millisecond
+		})
+		warmUp(t, p, "t")
+		attempts := map[int32]int{}
+		l.Cluster().SetFault(func(r *testbroker.Request) testbroker.Verdict {
+			if r.API != protocol.KeyProduce {
+				return testbroker.Verdict{}
+			}
+			seq := r.Batches[0].BaseSequence
+			switch attempts[seq]++; {
+			case seq == 1 && attempts[seq] == 1:
+				return testbroker.Verdict{Delay: 20 * time.Second} // and all that follows on the connection
+			case seq == 1:
+				return testbroker.Answer(protocol.NotEnoughReplicas)
+			}
+			return testbroker.Verdict{}
+		})
+		first := p.Send(t.Context(), text("t", "first"))
+		time.Sleep(50 * time.Millisecond)
+		second := p.Send(t.Context(), text("t", "second"))
+		_, err := first.Wait(t.Context())
+		assert.True(t, producer.MayHaveBeenWritten(err), "%v", err)
+		_, err = second.Wait(t.Context())
+		assert.ErrorIs(t, err, producer.OutOfOrderSequenceNumber)
+		assert.True(t, producer.MayHaveBeenWritten(err), "%v", err)
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, []string{"warm up", "first", "second"}, values(l.Cluster(), "t", 0))
+		end(t, p)
+	})
+}

@@ -76,7 +76,7 @@ type ProducerBatch struct {
 	sequence     int32
 	inFlight     bool
 	lastError    error
-	tainted      bool
+	tainted      bool    // an attempt's fate was unknown once: it, or the batch that this is a part of
 	Mark         uint64  // scratch for matching an answer, see sender/produce.go
 	mayBeWritten bool    // an attempt's fate is unknown
 	sends        int     // frames that may still be read by a writer
@@ -171,8 +171,12 @@ func (b *ProducerBatch) Landed() { b.inFlight = false }
 // MayBeWritten reports whether an attempt was made whose fate is unknown: the batch may be in the log.
 func (b *ProducerBatch) MayBeWritten() bool { return b.mayBeWritten }
 
-// SetMayBeWritten notes what an answer, or the lack of one, tells of the batch's fate.
-func (b *ProducerBatch) SetMayBeWritten(v bool) { b.mayBeWritten = v }
+// SetMayBeWritten notes what an answer, or the lack of one, tells of the batch's fate. A doubt that is taken back is gone for
+// the choice of the next step only: a lost attempt can be on its way still, and be appended after all.
+func (b *ProducerBatch) SetMayBeWritten(v bool) {
+	b.tainted = b.tainted || b.mayBeWritten
+	b.mayBeWritten = v
+}
 
 // LastError is what the last attempt met, or nil.
 func (b *ProducerBatch) LastError() error { return b.lastError }
@@ -183,7 +187,8 @@ func (b *ProducerBatch) SetLastError(err error) { b.lastError = err }
 // RetryAt is when the batch may be sent again, after Reenqueue.
 func (b *ProducerBatch) RetryAt() time.Time { return b.retryAt }
 
-// Tainted reports whether it is part of a batch of which an attempt's fate was unknown when it was split.
+// Tainted reports whether an attempt's fate was unknown at some time, of the batch or of one that it is a part of. If it
+// fails, it may be in the log.
 func (b *ProducerBatch) Tainted() bool { return b.tainted }
 
 // NotSent takes back that the batch was about to be sent: it was drained only to be failed. The sender's.
