@@ -38,6 +38,7 @@ type engine struct {
 	maxRecord int
 	last      atomic.Pointer[accumulator.View] // the topic sent to last: saves two look-ups for most programs
 	closing   atomic.Bool
+	refusals  atomic.Int64  // callbacks of records that were not accepted, queued
 	closed    chan struct{} // closed when nothing runs any more
 	stop      sync.Once
 }
@@ -228,7 +229,11 @@ func (e *engine) lookUp(ctx context.Context, name string, partition Partition) (
 			// What is left is at least a moment: no memory means something else than no time.
 			maxWait = max(maxWait-waited, 1)
 		}
+		// The view is of one moment: a newer snapshot has its own topic, perhaps with more partitions.
 		snapshot = e.md.Snapshot()
+		if newer := snapshot.Topic(name); newer != nil && newer.Count() >= max(md.Count(), 1) {
+			md = newer
+		}
 	}
 	t := e.acc.Topic(name)
 	v := t.View.Load()
@@ -270,14 +275,22 @@ func (e *engine) append(ctx context.Context, v *accumulator.View, r *accumulator
 	return Future{h}
 }
 
+// maxRefusals is how many callbacks of records that were never accepted may wait. They hold nothing of the buffer, so that nothing
+// else would bound them while a callback blocks.
+const maxRefusals = 100_000
+
 // refusal is the callback of a record that was never accepted, on its way to the callback goroutine.
 type refusal struct {
+	e   *engine
 	cb  Callback
 	m   RecordMetadata
 	err error
 }
 
-func (r refusal) Run() { r.cb(r.m, r.err) }
+func (r refusal) Run() {
+	r.e.refusals.Add(-1)
+	r.cb(r.m, r.err)
+}
 
 // refuse ends a record that was not accepted.
 func (e *engine) refuse(topic string, partition int32, cb Callback, err error, future bool) Future {
@@ -286,9 +299,9 @@ func (e *engine) refuse(topic string, partition int32, cb Callback, err error, f
 		err = ErrClosed
 	}
 	if cb != nil {
-		r := refusal{cb, RecordMetadata{Topic: topic, Partition: max(partition, -1), Offset: -1, KeySize: -1, ValueSize: -1}, err}
-		if !e.disp.Enqueue(r) {
-			r.Run() // the callback goroutine has ended with Close: nobody else is left to tell
+		r := refusal{e, cb, RecordMetadata{Topic: topic, Partition: max(partition, -1), Offset: -1, KeySize: -1, ValueSize: -1}, err}
+		if e.refusals.Add(1) > maxRefusals || !e.disp.Enqueue(r) {
+			r.Run() // too many wait already, or the callback goroutine has ended with Close: nobody else is left to tell
 		}
 	}
 	if !future {

@@ -12,6 +12,8 @@ import (
 // again; while it does, no other callback runs, and once much has piled up behind it, Send waits. Flush and Close
 // wait for callbacks, so inside one they only end with their ctx.
 //
+// After Close, and when very many failures wait for a callback that does not return, Send calls it itself.
+//
 // When err is not nil, m has the topic, and the partition or -1, and nothing else.
 type Callback func(m RecordMetadata, err error)
 

@@ -46,7 +46,7 @@ func (c *cycle) turn() int {
 
 // perRecord are the allocations of a record, from its append to its callback, in the long run. (AllocsPerRun cuts off the
 // fraction, hence many at a time.)
-func perRecord(r *rig, cb Callback, future bool, value int) float64 {
+func perRecord(r *rig, cb Callback, future, sticky bool, value int) float64 {
 	const records = 2000
 	topic, md := r.a.Topic(orders), r.snap.Topic(orders)
 	c := &cycle{r: r}
@@ -55,8 +55,8 @@ func perRecord(r *rig, cb Callback, future bool, value int) float64 {
 	next := int32(0)
 	run := func() {
 		for i := range records {
-			rec.Partition = next % int32(md.Count()+1)
-			if rec.Partition == int32(md.Count()) {
+			rec.Partition = next % int32(md.Count())
+			if sticky {
 				rec.Partition = anyOf
 			}
 			next++
@@ -84,27 +84,31 @@ func TestAllocationCeilings(t *testing.T) {
 		t.Skip("under the race detector sync.Pool drops some of what it is given")
 	}
 	for _, tt := range []struct {
-		name   string
-		cb     Callback
-		future bool
-		value  int
-		set    []func(*Config)
-		limit  float64
+		name           string
+		cb             Callback
+		future, sticky bool
+		value          int
+		set            []func(*Config)
+		limit          float64
 	}{
-		{"nobody asks", nil, false, 100, nil, 0},
-		{"callback", static{}, false, 100, nil, 0},
-		{"callback, linger", static{}, false, 100, []func(*Config){withLinger(time.Hour)}, 0},
-		{"callback, larger than a slab", static{}, false, 20_000, nil, 0},
-		{"callback, adaptive", static{}, false, 100, []func(*Config){func(c *Config) { c.Adaptive = true }}, 0.001},
-		{"callback, lz4", static{}, false, 100, []func(*Config){withCodec(protocol.CodecLZ4)}, 0},
-		{"future", nil, true, 100, nil, 0.3}, // about 25 records a batch here: one slice of slots each, and 1/32 chunk
-		{"both", static{}, true, 100, nil, 0.3},
-		{"future of a batch's own", nil, true, 20_000, nil, 0.04}, // 1/32 chunk
+		{"nobody asks", nil, false, false, 100, nil, 0},
+		{"callback", static{}, false, false, 100, nil, 0},
+		{"callback, linger", static{}, false, false, 100, []func(*Config){withLinger(time.Hour)}, 0},
+		{"callback, larger than a slab", static{}, false, false, 20_000, nil, 0},
+		{"callback, lz4", static{}, false, false, 100, []func(*Config){withCodec(protocol.CodecLZ4)}, 0},
+		{"callback, sticky", static{}, false, true, 100, nil, 0.003}, // one for each change of partition, here every 64 KiB
+		{"callback, sticky, adaptive", static{}, false, true, 100, []func(*Config){func(c *Config) { c.Adaptive = true }}, 0.003},
+		{"future", nil, true, false, 100, nil, 0.3}, // 25 records a batch here: a slice of their sizes for each, and its share of a chunk
+		{"both", static{}, true, false, 100, nil, 0.3},
+		{"future, batches of one", nil, true, false, 100, []func(*Config){withBatch(150)}, 0.04}, // its share of a chunk
+		{"future, large batches of one", nil, true, false, 20_000, nil, 1.01},                    // a result of its own
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, append([]func(*Config){withPool(32 << 20), withBatch(16 * kib)}, tt.set...)...)
+			r := newRig(t, append([]func(*Config){withPool(32 << 20), withBatch(16 * kib), func(c *Config) { c.StickyThreshold = 64 * kib }}, tt.set...)...)
 			r.lead(orders, 1, 1, 1, 1)
-			assert.LessOrEqual(t, perRecord(r, tt.cb, tt.future, tt.value), tt.limit)
+			got := perRecord(r, tt.cb, tt.future, tt.sticky, tt.value)
+			t.Logf("%.5f allocations a record", got)
+			assert.LessOrEqual(t, got, tt.limit)
 			r.a.StartClosing()
 			for (&cycle{r: r}).turn() > 0 {
 			}
@@ -124,12 +128,16 @@ func TestWaitAllocations(t *testing.T) {
 	c := &cycle{r: r}
 	// The sender's turn is taken by the wake-up, which makes this a wait in one goroutine.
 	r.a.cfg.Linger, r.a.lingers = time.Hour, true
+	sleep := func() {
+		now := r.peek()
+		require.True(t, r.a.PrepareSleep(now, now.Add(time.Hour)))
+	}
 	r.a.cfg.Wake = func() {
 		for c.turn() > 0 {
 		}
-		now := r.peek()
-		r.a.PrepareSleep(now, now.Add(time.Hour))
+		sleep()
 	}
+	sleep()
 	rec := Record{Timestamp: -1, Value: make([]byte, 100)}
 	ctx := t.Context()
 	const records = 320

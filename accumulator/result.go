@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kafka-reservoir/producer/bufferpool"
 )
 
 // Result is what became of a record that was written. The root package's RecordMetadata has the
@@ -295,8 +297,12 @@ func (w waiter) wake() {
 // record, does not pay an allocation for each.
 const resultChunk = 32
 
-// newResult takes a result from the current chunk.
+// newResult makes a result for a batch of d: from the current chunk where batches are small. A chunk lives as long as any future of
+// its results, and large batches' results are large.
 func (a *RecordAccumulator) newResult(d *deque) *batchResult {
+	if d.lastSize > bufferpool.SmallSlabSize {
+		return &batchResult{a: a, d: d, topic: d.tp.Topic, part: d.tp.Partition}
+	}
 	a.results.mu.Lock()
 	if len(a.results.chunk) == 0 {
 		a.results.chunk = make([]batchResult, resultChunk)

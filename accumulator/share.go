@@ -139,3 +139,6 @@ func (a *RecordAccumulator) AppendsWait(node int32) bool {
 func (a *RecordAccumulator) WorthAnother(node int32) bool {
 	return a.s.closing || a.flushing.Load() > 0 || a.s.node(node).share.unsent.Load() >= wakeBytes
 }
+
+// Unsent is how many bytes wait for a node, but for the slabs being filled. The sender's.
+func (a *RecordAccumulator) Unsent(node int32) int64 { return a.s.node(node).share.unsent.Load() }

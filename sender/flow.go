@@ -1,6 +1,9 @@
 package sender
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // flow is what the sender measures of a node, to bound what may wait for it.
 type flow struct {
@@ -47,20 +50,34 @@ func (f *flow) answered(now time.Time, rtt time.Duration, bytes int) {
 // steer sets how much may wait unsent for each node. It returns when to look again, for those who wait.
 func (s *Sender) steer(now time.Time) (next time.Time) {
 	nodes := s.acc.Nodes()
-	several := len(s.md.Snapshot().Nodes()) > 1
-	stuck := 0
+	snapshot := s.md.Snapshot()
+	several := len(snapshot.Nodes()) > 1
+	// Only nodes that something waits for count: one that is idle, or long gone, takes nothing from the others.
+	stuck, working := 0, 0
 	for _, id := range nodes {
+		if s.acc.Unsent(id) == 0 {
+			continue
+		}
+		if _, known := snapshot.Node(id); !known {
+			continue
+		}
 		if s.isStuck(id, now) {
 			stuck++
+		} else {
+			working++
 		}
+	}
+	var hard int64 = math.MaxInt64
+	switch {
+	case !several:
+	case working == 0 && stuck > 1:
+		hard = s.cfg.BufferMemory / int64(stuck) // nobody to keep a part free for
+	default:
+		// Half of the buffer for all nodes that are stuck together: the others go on with the rest.
+		hard = s.cfg.BufferMemory / 2 / int64(max(stuck, 1))
 	}
 	for _, id := range nodes {
 		f := s.flow(id)
-		hard := int64(1) << 62
-		if several {
-			// Half of the buffer for all nodes that are stuck together: the others go on with the rest.
-			hard = s.cfg.BufferMemory / 2 / int64(max(stuck, 1))
-		}
 		soft := hard
 		if !s.isStuck(id, now) {
 			soft = s.acc.ShareFor(f.rate * f.minRTT.Seconds())

@@ -201,21 +201,35 @@ func (p *partition) missing(s int32) {
 // before compares sequences, which wrap.
 func before(a, b int32) bool { return a != b && (uint32(b)-uint32(a))&0x7fffffff < 1<<30 }
 
-// OutOfOrder says whether an answer OUT_OF_ORDER_SEQUENCE to b means that the sequence is broken, so that
-// the partition has to begin anew. False: an earlier batch is unresolved, which explains it.
-func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch) bool {
+// Gap is what an answer OUT_OF_ORDER_SEQUENCE means for its batch.
+type Gap int
+
+const (
+	// GapExplained: an earlier batch of the partition is unresolved. The batch is sent again after it.
+	GapExplained Gap = iota
+	// GapCertain: the log lacks what stands before the batch, and the batch. The partition begins anew under the next epoch, with it.
+	GapCertain
+	// GapInDoubt: the log lacks what stands before the batch, but an earlier attempt of the batch is unaccounted for: a slow broker may
+	// still append it, after what is missing. Sending it under another epoch could double it.
+	GapInDoubt
+)
+
+// OutOfOrder judges an answer OUT_OF_ORDER_SEQUENCE to b.
+func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch) Gap {
 	p := m.partition(b.TopicPartition())
-	b.SetMayBeWritten(false) // the leader has nothing of this sequence
-	if b.Producer() == p.id {
+	if b.Producer() == p.id && !b.MayBeWritten() {
 		p.missing(b.Sequence())
 	}
-	if len(p.inFlight) == 0 || p.inFlight[0] != b {
-		return false
+	switch {
+	case len(p.inFlight) == 0 || p.inFlight[0] != b:
+		return GapExplained
+	case b.MayBeWritten():
+		return GapInDoubt
 	}
 	if b.Producer() == p.id {
 		m.wantBump(p)
 	}
-	return true
+	return GapCertain
 }
 
 // Loss is what an answer UNKNOWN_PRODUCER_ID means for its batch.
