@@ -546,8 +546,8 @@ func (a *RecordAccumulator) signal(d *deque) {
 	a.signals.mu.Lock()
 	a.signals.list = append(a.signals.list, d)
 	a.signals.mu.Unlock()
-	if d.share.Load() == nil {
-		// The sender does not know the partition, or its leader, yet. Behind the list, which is emptied behind look.
+	if sh := d.share.Load(); sh == nil || sh.node < 0 {
+		// The sender does not know the partition yet, or its leader. Behind the list, which is emptied behind look.
 		a.look.Store(true)
 	}
 }

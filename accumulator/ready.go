@@ -51,9 +51,8 @@ type senderState struct {
 func (s *senderState) init(a *RecordAccumulator) {
 	s.nodes = map[int32]*node{}
 	s.homeless = newShare(-1)
-	// Nothing is drained from there, so there is nothing to wake for, and half of the buffer is the bound for everybody.
+	// Nothing is drained from there, so half of the buffer is the bound for everybody.
 	s.homeless.setLimits(a.pool.Total()/2, a.pool.Total()/2)
-	s.homeless.wakeClosed.Store(never)
 	s.homeless.wakeGrown.Store(never)
 }
 
@@ -448,6 +447,12 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 		n.share.wakeClosed.Store(closed)
 		n.share.wakeGrown.Store(grown)
 	}
+	// While something waits for a leader, metadata is asked for; the first batch to do so has to say that there is a reason.
+	closed := int64(never)
+	if a.s.noLeader.n == 0 {
+		closed = 0
+	}
+	a.s.homeless.wakeClosed.Store(closed)
 	a.sleep.Store(max(int64(until.Sub(a.epoch)), 1))
 	if a.mustLook(now, until) {
 		a.sleep.Store(0)

@@ -67,6 +67,27 @@ func TestFirstRecordAfterAnIdleConnectionEnded(t *testing.T) {
 	}
 }
 
+// S-75, FC-057: each record for a partition without a leader ends by its own delivery timeout, also the first one after a time
+// in which there was none. (Simulation: it lay there until the sender woke for something else.)
+func TestRecordsWithoutALeaderExpireOnTime(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 2}, Linger: -1, DeliveryTimeout: 300 * time.Millisecond, MetadataMaxAge: time.Hour})
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.settle()
+	require.NoError(t, w.Cluster.MoveLeader("t", 0, testbroker.NoLeader))
+	for _, name := range []string{"b", "c"} {
+		sent := w.Now().Add(20 * time.Second)
+		w.Selector.In(sent.Sub(w.Now()), func() { w.send("t", 0, name) })
+		w.Run(time.Minute, func() bool { return w.book[name] != nil && w.book[name].calls > 0 })
+		require.ErrorIs(t, w.book[name].err, sender.ErrDeliveryTimeout)
+		require.Less(t, w.Now().Sub(sent), 350*time.Millisecond)
+	}
+	require.NoError(t, w.Cluster.MoveLeader("t", 0, 2))
+	w.send("t", 0, "d")
+	w.settle()
+	require.NoError(t, w.book["d"].err)
+}
+
 // S-74, S-87, SND-50: with nothing to do the sender sleeps; with a batch that lingers, until its linger ends; with one
 // in flight, until something is due. It never polls with no time-out twice in a row for nothing.
 func TestSleepsUntilSomethingIsDue(t *testing.T) {
