@@ -341,6 +341,10 @@ func (b *Book) checkError(r *record) {
 		if limit := b.maxMessage(); r.size() < limit && b.p.Levels[TooLarge] == Off {
 			b.violate("record %d: too large with %d bytes, where %d are allowed: %v", r.id, r.size(), limit, r.err)
 		}
+	case coded && (code == protocol.UnknownProducerID || code == protocol.OutOfOrderSequenceNumber) && b.forgetful():
+		if !e.Written {
+			b.violate("record %d: nobody knows whether it was written, and it does not say so: %v", r.id, r.err)
+		}
 	case coded && code == protocol.UnknownServerError && (b.p.Levels[DoubtCode] != Off || b.p.Levels[PartialCode] != Off):
 		if !e.Written {
 			b.violate("record %d: nobody knows whether it was written, and it does not say so: %v", r.id, r.err)
@@ -348,6 +352,13 @@ func (b *Book) checkError(r *record) {
 	default:
 		b.violate("record %d: failed for a reason that a patient client need not fail for: %v", r.id, r.err)
 	}
+}
+
+// forgetful reports whether brokers may forget producers in this world.
+func (b *Book) forgetful() bool {
+	l := &b.p.Levels
+	return b.p.Config.Cluster.Model != testbroker.Strict || l[ExpireProducer] != Off || l[ExpireAndFlap] != Off ||
+		l[RecreateTopic] != Off || l[Unclean] != Off
 }
 
 // size is about what the record takes in a log.

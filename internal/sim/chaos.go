@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/testbroker"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -25,6 +26,7 @@ type chaos struct {
 	down  []int32  // nodes that are down for good
 	nodes []brokerState
 	addr  int // addresses given out so far
+	other *testbroker.Cluster
 }
 
 // brokerState is what is known of a broker, by id-1.

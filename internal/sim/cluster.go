@@ -16,6 +16,7 @@ func (c *chaos) startCluster() {
 	c.every(Leaderless, 10*time.Second, 3*time.Second, c.leaderless)
 	c.every(BrokerBounce, 10*time.Second, 3*time.Second, c.bounce)
 	c.every(OtherAddress, 10*time.Second, 3*time.Second, c.relocate)
+	c.every(OtherCluster, 10*time.Second, 3*time.Second, c.strangers)
 	c.every(ReplaceAll, 15*time.Second, 6*time.Second, c.replaceAll)
 	c.every(RestartAll, 15*time.Second, 5*time.Second, c.restartAll)
 	c.every(GoneForGood, 15*time.Second, 8*time.Second, c.goneForGood)
@@ -216,6 +217,40 @@ func (c *chaos) relocate(t *trigger) {
 		c.w.Selector.Occupy(old, 9092, nil, 0)
 	}
 	c.later(t.between(0, time.Second), func() { c.nodeUp(a) })
+}
+
+// strangers has a broker of another cluster, with topics of the same names, at the address that one of ours has left.
+func (c *chaos) strangers(t *trigger) {
+	up := c.up()
+	if len(up) == 0 {
+		return
+	}
+	if c.other == nil {
+		c.other = testbroker.NewCluster(testbroker.Config{
+			ClusterID: "another-cluster", Partitions: 64, Generation: c.p.Config.Cluster.Generation, JournalLimit: -1,
+		})
+		_ = c.other.SetAddr(1, "stranger", 9092)
+		c.w.Selector.Occupy("stranger", 9092, c.other, 1)
+		for _, name := range c.b.topics {
+			_ = c.other.CreateTopic(testbroker.Topic{Name: name})
+		}
+	}
+	node := up[t.IntN(len(up))]
+	old := c.host(node)
+	c.nodeDown(node)
+	if t.chance(0.5) {
+		c.addr++
+		c.settle(node, fmt.Sprintf("elsewhere-%d", c.addr))
+	}
+	c.w.Selector.Occupy(old, 9092, c.other, 1)
+	c.later(t.between(0, 4*time.Second), func() {
+		if c.host(node) == old {
+			c.settle(node, old)
+		} else {
+			c.w.Selector.Occupy(old, 9092, nil, 0)
+		}
+		c.nodeUp(node)
+	})
 }
 
 func (c *chaos) host(node int32) string { return c.nodes[node-1].host }

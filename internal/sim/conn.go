@@ -27,8 +27,11 @@ type conn struct {
 	stalled bool // the broker does not read
 	pending []frame
 
-	// Of the ApiVersions request under way.
-	version, corr int16
+	// Of the request under way before the connection is up.
+	api      protocol.APIKey
+	version  int16
+	corr     int32
+	versions *protocol.ApiVersionsResponse // the answer, while the cluster is asked for
 
 	stream  []byte        // bytes that arrived and are no whole frame yet
 	outward time.Duration // when the last bytes arrive at the broker: one connection keeps its order
@@ -43,11 +46,14 @@ type frame struct {
 }
 
 func (c *conn) askVersions(version int16) {
-	c.version = version
+	c.ask(version, &protocol.ApiVersionsRequest{ClientSoftwareName: "sim", ClientSoftwareVersion: "1", NodeID: -1})
+}
+
+// ask sends a request of the connection's own, before it is up.
+func (c *conn) ask(version int16, m protocol.Message) {
+	c.api, c.version = m.Key(), version
 	client := "sim"
-	f := protocol.NewFrame(protocol.RequestHeader{
-		Key: protocol.KeyAPIVersions, Version: version, CorrelationID: int32(c.corr), ClientID: &client,
-	}, &protocol.ApiVersionsRequest{ClientSoftwareName: "sim", ClientSoftwareVersion: "1", NodeID: -1})
+	f := protocol.NewFrame(protocol.RequestHeader{Key: c.api, Version: version, CorrelationID: c.corr, ClientID: &client}, m)
 	c.deliver(c.s.join(f.Buffers), 0)
 }
 
@@ -212,31 +218,71 @@ func (c *conn) received(b []byte) {
 	c.stream = append([]byte(nil), b...) // fresh: the payloads handed out lie in the old one
 }
 
+// negotiated takes an answer to ask.
 func (c *conn) negotiated(payload []byte) {
-	corr, body, err := protocol.ReadResponseHeader(payload, protocol.KeyAPIVersions, c.version)
-	if err == nil && corr != int32(c.corr) {
+	corr, body, err := protocol.ReadResponseHeader(payload, c.api, c.version)
+	if err == nil && corr != c.corr {
 		err = fmt.Errorf("correlation id %d instead of %d", corr, c.corr)
 	}
-	var resp *protocol.ApiVersionsResponse
 	if err == nil {
-		resp, err = netclient.DecodeAPIVersions(body, c.version)
+		if c.api == protocol.KeyMetadata {
+			err = c.clusterTold(body)
+		} else {
+			err = c.versionsTold(body)
+		}
 	}
 	if err != nil {
-		c.end(fmt.Errorf("answer to ApiVersions v%d: %w", c.version, err))
-		return
+		c.end(fmt.Errorf("answer to %v v%d: %w", c.api, c.version, err))
+	}
+}
+
+func (c *conn) versionsTold(body []byte) error {
+	resp, err := netclient.DecodeAPIVersions(body, c.version)
+	if err != nil {
+		return err
 	}
 	next, done, err := netclient.NextAPIVersions(c.version, resp)
-	switch {
-	case err != nil:
-		c.end(err)
-	case done:
-		c.up = true
-		c.s.lost[c.node.ID] = 0
-		c.s.events = append(c.s.events, netclient.Event{Kind: netclient.Connected, Node: c.node.ID, Versions: resp})
-	default:
-		c.corr++
-		c.askVersions(next)
+	if err != nil {
+		return err
 	}
+	c.corr++
+	if !done {
+		c.askVersions(next)
+		return nil
+	}
+	if c.s.AskCluster && c.node.ID >= 0 {
+		for _, k := range resp.ApiKeys {
+			if k.ApiKey != protocol.KeyMetadata {
+				continue
+			}
+			if version, ok := protocol.HighestCommonVersion(2, 12, k.MinVersion, k.MaxVersion); ok {
+				c.versions = resp
+				c.ask(version, &protocol.MetadataRequest{Topics: []protocol.MetadataRequestTopic{}})
+				return nil
+			}
+		}
+	}
+	c.connected(resp, "")
+	return nil
+}
+
+func (c *conn) clusterTold(body []byte) error {
+	var resp protocol.MetadataResponse
+	if err := resp.ReadFrom(body, c.version); err != nil {
+		return err
+	}
+	cluster := ""
+	if resp.ClusterID != nil {
+		cluster = *resp.ClusterID
+	}
+	c.connected(c.versions, cluster)
+	return nil
+}
+
+func (c *conn) connected(versions *protocol.ApiVersionsResponse, cluster string) {
+	c.up = true
+	c.s.lost[c.node.ID] = 0
+	c.s.events = append(c.s.events, netclient.Event{Kind: netclient.Connected, Node: c.node.ID, Versions: versions, ClusterID: cluster})
 }
 
 // end ends a connection: frames that are still held are dropped, then it is gone.

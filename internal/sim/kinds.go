@@ -45,6 +45,7 @@ const (
 	Leaderless     // partitions have no leader for a while
 	BrokerBounce   // a broker goes down and comes back
 	OtherAddress   // a broker comes back at another address, or two change places
+	OtherCluster   // a broker moves, and one of another cluster gets its address
 	ReplaceAll     // all brokers are replaced, one after the other
 	RestartAll     // all brokers go down and come back
 	GoneForGood    // a broker goes down and stays down
@@ -84,7 +85,7 @@ var kindNames = [kinds]string{
 	"refuse-connect", "hang-connect",
 	"drop-before", "drop-after", "cut-answer", "hold-answer", "delay-append", "swallow", "accept-close", "deaf-broker",
 	"refuse-code", "doubt-code", "partial-code", "too-large", "throttle", "no-producer-id", "duplicate-code",
-	"leader-move", "leader-flap", "stale-metadata", "leaderless", "broker-bounce", "other-address", "replace-all",
+	"leader-move", "leader-flap", "stale-metadata", "leaderless", "broker-bounce", "other-address", "other-cluster", "replace-all",
 	"restart-all", "gone-for-good", "recreate-topic", "unclean", "expire-producer", "expire-and-flap",
 	"tls-alert", "http-answer", "huge-frame", "negative-frame", "wrong-correlation", "truncated-body", "huge-array",
 	"fuzzed-answer", "fuzzed-metadata",

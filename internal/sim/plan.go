@@ -40,6 +40,8 @@ type Plan struct {
 	Callback time.Duration
 	Text     bool // values compress well
 
+	SkipClusterCheck bool // connections do not ask for the cluster
+
 	Trace io.Writer // told of all that happens, if not nil
 }
 
@@ -100,6 +102,7 @@ func Draw(seed uint64, o Options) Plan {
 	}
 	p.Trace = o.Trace
 	p.MaxLatency = p.MinLatency * time.Duration(pick(d, 1, 2, 10))
+	p.SkipClusterCheck = d.chance(0.2)
 	p.drawConfig(d)
 	p.drawSizes(d)
 	p.drawLevels(d)
@@ -111,6 +114,9 @@ func Draw(seed uint64, o Options) Plan {
 	// A world that cannot keep up when all is well says nothing about faults: brokers' and network's capacity has to be a few
 	// times what is sent. It is that of one batch at a time per partition, as after an error.
 	p.Rate = min(p.Rate, p.capacity()/4)
+	if p.Spread != byApplication {
+		p.Rate = min(p.Rate, p.capacity()/float64(p.Partitions)/2) // many keys are the same
+	}
 	if p.Callback > 0 {
 		p.Callback = min(p.Callback, time.Duration(0.3*float64(time.Second)/p.Rate))
 	}
@@ -224,6 +230,9 @@ func (p *Plan) drawLevels(d draw) {
 		if d.chance(0.15) {
 			p.Levels[k] = pick(d, Rare, Often)
 		}
+	}
+	if p.SkipClusterCheck {
+		p.Levels[OtherCluster] = Off
 	}
 	if p.Levels[CloseForced] != Off {
 		p.Levels[CloseEarly] = Off

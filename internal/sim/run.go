@@ -90,6 +90,7 @@ func (r *run) build() {
 	w.Selector.Latency = func() time.Duration { return lat.between(p.MinLatency, p.MaxLatency) }
 	w.Selector.WriteTime = func(size int) time.Duration { return time.Duration(int64(size) * int64(time.Second) / bw) }
 	w.Selector.Network = r.c.network()
+	w.Selector.AskCluster = !p.SkipClusterCheck
 	perNode := int(time.Second/(w.Config.ReconnectBackoff*8/10)) + 2
 	r.tap.dials.limit = perNode * (2*p.Nodes + 2*p.Spares)
 	r.tap.metadata.limit = int(time.Second/(w.Config.RetryBackoff*8/10)) + 5 + p.Topics
@@ -206,7 +207,7 @@ func (r *run) beCalm(in time.Duration) {
 	}
 	c := &r.w.Config
 	r.b.flushPatience = 2*time.Second + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay +
-		time.Duration(float64(r.p.Burst*r.p.Senders)/r.p.capacity()*float64(time.Second))
+		time.Duration(float64(2*r.p.Burst*r.p.Senders*r.p.Partitions)/r.p.capacity()*float64(time.Second))
 	r.b.patience = r.b.flushPatience + max(c.Linger, 0)
 	r.w.Selector.In(in, func() { r.b.calm = r.w.Selector.Since() })
 }
@@ -298,7 +299,16 @@ func (r *run) finish() {
 		r.b.violate("%d bytes of memory were never given back", total-free)
 	}
 	r.b.finish()
-	if r.p.calm() && r.tap.outOfOrder > 0 {
+	if other := r.c.other; other != nil {
+		for _, topic := range other.TopicNames() {
+			for p := range other.Partitions(topic) {
+				if _, end := other.Offsets(topic, int32(p)); end > 0 {
+					r.b.violate("%d records were written to %s-%d of another cluster", end, topic, p)
+				}
+			}
+		}
+	}
+	if r.p.calm() && r.b.failed == 0 && r.tap.outOfOrder > 0 {
 		r.b.violate("%d batches out of order in a calm world", r.tap.outOfOrder)
 	}
 }

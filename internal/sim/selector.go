@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/testbroker"
@@ -24,9 +25,11 @@ type Selector struct {
 	// Skew is how far the client's wall clock is wrong at present, which it sees if WallClock is set. The brokers' is right.
 	Skew      time.Duration
 	WallClock bool
+	// AskCluster has every new connection ask its broker which cluster it belongs to, as the TCP selector does by default.
+	AskCluster bool
 
-	c      *testbroker.Cluster
-	places map[place]target // what stands at which address
+	c      []*testbroker.Cluster // the client's own first
+	places map[place]target      // what stands at which address
 	start  time.Time
 	now    time.Duration // since start
 	queue  schedule
@@ -99,7 +102,7 @@ type target struct {
 
 // NewSelector connects a client to c, whose nodes are where Address says. It begins at now.
 func NewSelector(c *testbroker.Cluster, now time.Time) *Selector {
-	s := &Selector{c: c, places: map[place]target{}, start: now, conns: map[int32]*conn{}, lost: map[int32]int{}}
+	s := &Selector{c: []*testbroker.Cluster{c}, places: map[place]target{}, start: now, conns: map[int32]*conn{}, lost: map[int32]int{}}
 	for _, id := range c.NodeIDs() {
 		host, port := Address(id)
 		s.places[place{host, port}] = target{c, id}
@@ -128,6 +131,9 @@ func (s *Selector) Occupy(host string, port int32, c *testbroker.Cluster, node i
 		return
 	}
 	s.places[place{host, port}] = target{c, node}
+	if !slices.Contains(s.c, c) {
+		s.c = append(s.c, c)
+	}
 }
 
 // Now is the client's time as of the last Poll, or within it.
@@ -294,11 +300,13 @@ func (s *Selector) Poll(now time.Time, timeout time.Duration) (time.Time, []netc
 		for at, ok := s.queue.next(); ok && at <= s.now; at, ok = s.queue.next() {
 			s.queue.pop()()
 		}
-		if at, ok := s.c.NextTick(); ok && !at.After(s.true()) {
-			s.act(nil, s.c.Tick(s.true()))
-			if at, ok := s.queue.next(); ok && at <= s.now {
-				continue
+		for _, c := range s.c {
+			if at, ok := c.NextTick(); ok && !at.After(s.true()) {
+				s.act(nil, c.Tick(s.true()))
 			}
+		}
+		if at, ok := s.queue.next(); ok && at <= s.now {
+			continue
 		}
 		if len(s.events) > 0 || s.woken {
 			break
@@ -322,9 +330,11 @@ func (s *Selector) Poll(now time.Time, timeout time.Duration) (time.Time, []netc
 // next is when something happens.
 func (s *Selector) next() (time.Duration, bool) {
 	at, ok := s.queue.next()
-	if t, due := s.c.NextTick(); due {
-		if d := t.Sub(s.start); !ok || d < at {
-			at, ok = d, true
+	for _, c := range s.c {
+		if t, due := c.NextTick(); due {
+			if d := t.Sub(s.start); !ok || d < at {
+				at, ok = d, true
+			}
 		}
 	}
 	return at, ok
