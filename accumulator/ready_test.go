@@ -358,3 +358,41 @@ func TestSoonToExpireIsSent(t *testing.T) {
 		})
 	}
 }
+
+// S-75: the first record for a partition that is known to have no leader wakes the sender, which has to have the leader
+// asked for; those after it need not.
+func TestFirstRecordWithoutALeaderWakes(t *testing.T) {
+	for _, linger := range []time.Duration{0, 10 * ms} {
+		t.Run(fmt.Sprint(linger), func(t *testing.T) {
+			r := newRig(t, withLinger(linger), withDelivery(time.Second))
+			r.lead(orders, -1, 1)
+			r.put(0, 1)
+			require.Equal(t, []string{orders}, r.ready().UnknownLeader)
+			r.clock.advance(time.Second)
+			for _, b := range r.a.Expired(r.peek()) {
+				r.a.Fail(b, errExpired, nil)
+			}
+			require.Empty(t, r.ready().UnknownLeader)
+
+			r.put(0, 1) // while the sender is about to go to sleep
+			assert.False(t, r.a.PrepareSleep(r.peek(), r.peek().Add(time.Minute)))
+			require.Equal(t, []string{orders}, r.ready().UnknownLeader)
+			r.clock.advance(time.Second)
+			for _, b := range r.a.Expired(r.peek()) {
+				r.a.Fail(b, errExpired, nil)
+			}
+
+			r.sleep(time.Minute)
+			wakes := r.wakes.Load()
+			r.put(0, 1)
+			assert.Greater(t, r.wakes.Load(), wakes)
+			require.Equal(t, []string{orders}, r.ready().UnknownLeader)
+			r.sleep(linger)
+			wakes = r.wakes.Load()
+			r.put(0, 1)
+			r.put(0, 20*kib)
+			r.put(0, 1)
+			assert.Equal(t, wakes, r.wakes.Load())
+		})
+	}
+}
