@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 		"accumulator", "bufferpool", "internal/dispatch", "internal/metrics", "internal/txn", "metadata", "netclient", "partitioner",
 		"protocol", "sender", "internal/testbroker", "internal/compress", "internal/invariants",
 	},
+	"internal/sim/cmd/sim":   {"internal/sim"},
 	"internal/testbroker":    {"protocol", "internal/compress", "internal/invariants"},
 	"internal/archtest":      {},
 	"netclient/selectortest": {"netclient", "protocol", "internal/simnet", "internal/testbroker"},

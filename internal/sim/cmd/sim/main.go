@@ -1,0 +1,120 @@
+// Command sim plays worlds of brokers, networks and applications that go wrong, each drawn from a seed, and ends with one
+// line that sums them up.
+//
+//	go run ./internal/sim/cmd/sim -seeds 2000 -hours 20
+//	go run ./internal/sim/cmd/sim -seed 4711 -seeds 1 -trace | less
+//
+// The same seeds give the same digest, on any machine and with any number of processors. A seed that fails is made smaller and
+// printed with the command that repeats it; the exit status is then 1.
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/sim"
+)
+
+func main() {
+	var (
+		seeds      = flag.Int("seeds", 1000, "how many seeds to play, at least")
+		first      = flag.Uint64("seed", 1, "the first one")
+		hours      = flag.Float64("hours", 0, "how many simulated hours to play, at least")
+		without    = flag.String("without", "", "kinds of faults to leave out, with commas between them")
+		faults     = flag.Duration("for", 0, "faults happen for so long at most (0: as drawn)")
+		partitions = flag.Int("partitions", 0, "at most so many partitions (0: as drawn)")
+		trace      = flag.Bool("trace", false, "print all that happens in the first seed")
+		shrink     = flag.Int("shrink", 60, "how many runs to spend on making a failure smaller")
+		workers    = flag.Int("workers", 0, "how many seeds to play at once (0: one a processor)")
+		quiet      = flag.Bool("quiet", false, "no progress")
+	)
+	flag.Parse()
+	kinds, unknown := sim.ParseKinds(*without)
+	if unknown != "" {
+		fmt.Fprintf(os.Stderr, "sim: no kind of fault is called %q\n", unknown)
+		os.Exit(2)
+	}
+	o := sim.Options{Without: kinds, Faults: *faults, Partitions: *partitions}
+	if *trace {
+		os.Exit(traced(*first, o))
+	}
+
+	begin, last := time.Now(), time.Now()
+	var so sim.Totals
+	failed := 0
+	totals := sim.Swarm{
+		First: *first, Seeds: *seeds, Time: time.Duration(*hours * float64(time.Hour)), Options: o, Workers: *workers,
+		StuckAfter: 3 * time.Minute,
+		Stuck: func(seed uint64) {
+			fmt.Fprintf(os.Stderr, "sim: seed %d does not end\n\n%s\n", seed, replay(seed, o))
+			os.Exit(2)
+		},
+		Each: func(r *sim.Result) bool {
+			so.Add(r)
+			if len(r.Violations) > 0 {
+				failed++
+				report(r, o, *shrink, failed)
+			}
+			if now := time.Now(); !*quiet && now.Sub(last) > 5*time.Second {
+				last = now
+				fmt.Fprintf(os.Stderr, "%8v  %v (%.0f simulated hours an hour)\n", now.Sub(begin).Round(time.Second), &so,
+					float64(so.Time)/float64(now.Sub(begin)))
+			}
+			return true
+		},
+	}.Run()
+	fmt.Println(&totals)
+	if failed > 0 {
+		os.Exit(1)
+	}
+}
+
+// traced plays one seed and tells all about it.
+func traced(seed uint64, o sim.Options) int {
+	out := bufio.NewWriterSize(os.Stdout, 1<<20)
+	defer out.Flush()
+	o.Trace = out
+	plan := sim.Draw(seed, o)
+	fmt.Fprintf(out, "seed %d: %v\n\n", seed, plan)
+	res := sim.Run(plan)
+	var totals sim.Totals
+	totals.Add(&res)
+	fmt.Fprintf(out, "\n%d acknowledged, %d failed, %d requests\n", res.Acked, res.Failed, res.Requests)
+	for _, v := range res.Violations {
+		fmt.Fprintln(out, v)
+	}
+	fmt.Fprintln(out, &totals)
+	if len(res.Violations) > 0 {
+		return 1
+	}
+	return 0
+}
+
+// maxShrunk is how many failures are made smaller; the others would take long and mostly are the same.
+const maxShrunk = 3
+
+// report tells of a seed that failed.
+func report(r *sim.Result, o sim.Options, runs, failed int) {
+	fmt.Printf("seed %d failed, digest %016x: %v\n", r.Seed, r.Digest, sim.Draw(r.Seed, o))
+	for i, v := range r.Violations {
+		if i == 5 {
+			fmt.Printf("  and %d more\n", len(r.Violations)-i)
+			break
+		}
+		fmt.Println("  " + v)
+	}
+	if failed > maxShrunk {
+		fmt.Printf("  repeat with: %s\n", replay(r.Seed, o))
+		return
+	}
+	small := sim.Shrink(r.Seed, o, sim.Class(r.Violations[0]), runs)
+	fmt.Printf("  repeat with: %s\n", replay(r.Seed, small))
+}
+
+// replay is the command that plays a seed again.
+func replay(seed uint64, o sim.Options) string {
+	return fmt.Sprintf("go run ./internal/sim/cmd/sim -seed %d%s -trace", seed, o.Flags())
+}

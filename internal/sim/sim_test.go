@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// seeds is how many worlds a test run plays: SIM_SEEDS if it is set.
+func seeds(t *testing.T) int {
+	s := os.Getenv("SIM_SEEDS")
+	if s == "" {
+		if testing.Short() {
+			return 50
+		}
+		return 300
+	}
+	n, err := strconv.Atoi(s)
+	require.NoError(t, err)
+	return n
+}
+
+// Delivery 5: whatever brokers, networks and applications do, what the producer says of a record is true. Seeds beyond those
+// played here are for the command in cmd/sim.
+func TestWorlds(t *testing.T) {
+	totals := Swarm{First: 1, Seeds: seeds(t), Each: func(r *Result) bool {
+		if len(r.Violations) > 0 {
+			small := Shrink(r.Seed, Options{}, Class(r.Violations[0]), 30)
+			t.Errorf("seed %d: %v\nrepeat with: go run ./internal/sim/cmd/sim -seed %d%s -trace\n%v",
+				r.Seed, r.Violations[0], r.Seed, small.Flags(), Draw(r.Seed, Options{}))
+		}
+		return !t.Failed()
+	}}.Run()
+	t.Log(&totals)
+	assert.Positive(t, totals.Faults)
+	assert.Positive(t, totals.Records)
+}
+
+// A seed plays out in the same way each time, in whatever company.
+func TestSameSeedSameDigest(t *testing.T) {
+	one := Swarm{First: 1, Seeds: 40, Workers: 1}.Run()
+	two := Swarm{First: 1, Seeds: 40, Workers: 4}.Run()
+	require.Equal(t, one, two)
+	other := Swarm{First: 2, Seeds: 40}.Run()
+	require.NotEqual(t, one.Digest, other.Digest)
+}
