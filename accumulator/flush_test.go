@@ -200,7 +200,7 @@ func TestUndrained(t *testing.T) {
 	for _, x := range batches {
 		r.a.Fail(x, why, nil)
 	}
-	assert.Equal(t, []error{why, why, why, why, why}, failed.errs)
+	assert.Equal(t, []error{why, why, why}, failed.errs, "those of partition 0 come after what is in flight there")
 	assert.Empty(t, inFlight.errs)
 	assert.True(t, r.a.HasIncomplete())
 	assert.False(t, r.a.HasUndrained())
@@ -208,6 +208,7 @@ func TestUndrained(t *testing.T) {
 	r.put(0, 1)
 	r.a.Complete(b, 5, -1)
 	assert.EqualValues(t, 5, inFlight.results[0].Offset)
+	assert.Equal(t, []error{why, why, why, why, why}, failed.errs)
 	r.completeAll(r.drain(1))
 	r.empty()
 }
