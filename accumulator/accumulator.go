@@ -208,7 +208,7 @@ func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, c
 	}
 	if future {
 		if b.res == nil {
-			b.res = a.newResult(d)
+			b.res = a.newResult(d, d.lastSize)
 		}
 		h = Handle{b.res, int32(n)}
 	}
@@ -430,7 +430,7 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 	was := b.at
 	if at.future {
 		if b.res == nil {
-			b.res = a.newResult(d)
+			b.res = a.newResult(d, d.lastSize)
 		}
 		at.h = Handle{b.res, int32(len(b.slots))}
 	}

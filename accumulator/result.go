@@ -297,10 +297,10 @@ func (w waiter) wake() {
 // record, does not pay an allocation for each.
 const resultChunk = 32
 
-// newResult makes a result for a batch of d: from the current chunk where batches are small. A chunk lives as long as any future of
-// its results, and large batches' results are large.
-func (a *RecordAccumulator) newResult(d *deque) *batchResult {
-	if d.lastSize > bufferpool.SmallSlabSize {
+// newResult makes a result for a batch of d of about size bytes: from the current chunk where batches are small. A chunk lives
+// as long as any future of its results, and large batches' results are large.
+func (a *RecordAccumulator) newResult(d *deque, size int) *batchResult {
+	if size > bufferpool.SmallSlabSize {
 		return &batchResult{a: a, d: d, topic: d.tp.Topic, part: d.tp.Partition}
 	}
 	a.results.mu.Lock()

@@ -45,7 +45,7 @@ func (a *RecordAccumulator) SplitAndReenqueue(b *ProducerBatch, now time.Time) (
 			p = a.newPart(b, int32(i), target, s.timestamp)
 			parts = append(parts, p)
 			if b.res != nil {
-				p.res = a.newResult(b.d)
+				p.res = a.newResult(b.d, target)
 				results = append(results, splitPart{first: int32(i), r: p.res})
 			}
 			body = protocol.RecordBodySize(0, 0, rec.Key, rec.Value, rec.Headers)
