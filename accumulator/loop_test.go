@@ -35,6 +35,7 @@ type loop struct {
 	// To be set before it runs.
 	maxInFlight int
 	maxRequest  int
+	drops       bool                                        // nodes are not connected at first, and lose their connection when idle now and then
 	ordered     bool                                        // one batch of a partition at a time
 	latency     func() time.Duration                        // of an answer, or a release
 	answer      func(b *ProducerBatch, now time.Time)       // settles b; nil: completes it
@@ -46,6 +47,38 @@ type loop struct {
 	able     map[int32]time.Time // since when a node could have been sent what is ready; zero while it cannot
 	due      int                 // answers and releases that have not come
 	looks    int                 // iterations
+	nodes    map[int32]*connection
+}
+
+// connection is a node's, where they are dropped.
+type connection struct {
+	up, begun      bool
+	began, dropped time.Time // when it was begun, and when the one before was lost
+}
+
+func (l *loop) connection(id int32) *connection {
+	c := l.nodes[id]
+	if c == nil {
+		c = &connection{up: !l.drops}
+		l.nodes[id] = c
+	}
+	return c
+}
+
+// connect is what the client does when it is asked whether a node is ready.
+func (l *loop) connect(id int32, now time.Time) {
+	c := l.connection(id)
+	if c.up || c.begun {
+		return
+	}
+	c.begun, c.began = true, now
+	go func() {
+		time.Sleep(ms)
+		l.events <- func(now time.Time) {
+			c.up, c.begun = true, false
+			l.update(id, now)
+		}
+	}()
 }
 
 // newLoop makes a loop over an accumulator that reads the bubble's clock.
@@ -53,7 +86,7 @@ func newLoop(t testing.TB, seed uint64, linger time.Duration, set ...func(*Confi
 	l := &loop{
 		t: t, linger: linger, rng: rand.New(rand.NewPCG(seed, 9)),
 		wake: make(chan struct{}, 1), events: make(chan func(time.Time), 1000), ended: make(chan struct{}),
-		inFlight: map[int32]int{}, able: map[int32]time.Time{},
+		inFlight: map[int32]int{}, able: map[int32]time.Time{}, nodes: map[int32]*connection{},
 		maxInFlight: 5, maxRequest: 1 << 20,
 	}
 	l.latency = func() time.Duration { return ms }
@@ -85,7 +118,7 @@ func (l *loop) moved() {
 	l.wakeUp()
 }
 
-func (l *loop) canSend(id int32) bool { return l.inFlight[id] < l.maxInFlight }
+func (l *loop) canSend(id int32) bool { return l.connection(id).up && l.inFlight[id] < l.maxInFlight }
 
 // update notes whether a node could take what is ready.
 func (l *loop) update(id int32, now time.Time) {
@@ -128,6 +161,7 @@ func (l *loop) run() {
 		}
 		sooner(res.Next)
 		for _, id := range res.Nodes {
+			l.connect(id, now)
 			l.sendTo(id, now)
 		}
 		for _, b := range a.Expired(now) {
@@ -161,7 +195,7 @@ var (
 
 func (l *loop) tellNodes() {
 	for _, id := range l.r.a.Nodes() {
-		if _, known := l.able[id]; !known {
+		if _, known := l.able[id]; !known && l.canSend(id) {
 			l.able[id] = t0
 		}
 		l.r.a.SetNode(id, l.canSend(id), l.inFlight[id])
@@ -243,6 +277,10 @@ func (l *loop) send(id int32, batches []*ProducerBatch) {
 				b.Forget()
 			}
 			l.due--
+			if l.drops && l.inFlight[id] == 0 && l.rng.IntN(5) == 0 {
+				c := l.connection(id)
+				c.up, c.dropped = false, now
+			}
 			l.update(id, now)
 		}
 	}()
@@ -275,15 +313,19 @@ type account struct {
 
 // entry is one record of an account; a callback of its own.
 type entry struct {
-	calls  atomic.Int32
-	res    Result
-	err    error
-	handle Handle
+	calls    atomic.Int32
+	when     int64 // among all calls
+	res      Result
+	err      error
+	handle   Handle
+	accepted bool
 }
+
+var calls atomic.Int64
 
 func (e *entry) OnCompletion(res Result, err error) {
 	e.calls.Add(1)
-	e.res, e.err = res, err
+	e.when, e.res, e.err = calls.Add(1), res, err
 }
 
 // settled requires that every record was told what became of it, once; those that failed, how.

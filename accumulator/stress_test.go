@@ -75,6 +75,8 @@ type stress struct {
 	l    *loop
 	r    *rig
 	logs map[protocol.TopicPartition][]string // what was acknowledged, by offset; the loop's
+
+	callbacks chan *ProducerBatch // on their way to the dispatcher
 }
 
 const stressPartitions = 3
@@ -86,13 +88,8 @@ func newStress(t *testing.T, seed uint64, linger time.Duration, ordered bool, se
 	}}, set...)
 	s := &stress{t: t, seed: seed, l: newLoop(t, seed, linger, set...), logs: map[protocol.TopicPartition][]string{}}
 	s.r = s.l.r
-	s.r.a.cfg.Done = func(b *ProducerBatch) {
-		if s.l.rng.IntN(3) == 0 {
-			go b.Run() // as the dispatcher does, at some other time
-			return
-		}
-		b.Run()
-	}
+	s.callbacks = make(chan *ProducerBatch, 10_000)
+	s.r.a.cfg.Done = func(b *ProducerBatch) { s.callbacks <- b }
 	s.l.ordered = ordered
 	s.l.maxInFlight = 3
 	s.l.maxRequest = 9 * kib
@@ -136,6 +133,13 @@ func (s *stress) acknowledge(b *ProducerBatch) {
 // beside them.
 func (s *stress) run(interrupt func()) {
 	s.l.start()
+	told := make(chan struct{})
+	go func() { // the dispatcher
+		defer close(told)
+		for b := range s.callbacks {
+			b.Run()
+		}
+	}()
 	const goroutines, records = 4, 60
 	var accounts []*account
 	var wg sync.WaitGroup
@@ -168,7 +172,8 @@ func (s *stress) run(interrupt func()) {
 	}
 	wg.Wait()
 	s.l.end()
-	synctest.Wait() // callbacks
+	close(s.callbacks)
+	<-told
 	s.check(accounts)
 }
 
@@ -195,7 +200,7 @@ func (s *stress) append(rng *rand.Rand, name string) *entry {
 		e.OnCompletion(e.handle.get())
 		return e
 	}
-	e.handle = h
+	e.handle, e.accepted = h, true
 	return e
 }
 
@@ -226,7 +231,13 @@ func (s *stress) check(accounts []*account) {
 	}
 	assert.Equal(s.t, n, acknowledged, "records in the logs, and those told that they are")
 	for _, ac := range accounts {
+		last := map[protocol.TopicPartition]int64{}
 		for i, e := range ac.records {
+			if e.accepted {
+				tp := protocol.TopicPartition{Topic: e.res.Topic, Partition: e.res.Partition}
+				require.Less(s.t, last[tp], e.when, "callbacks of %v out of order", tp)
+				last[tp] = e.when
+			}
 			if e.err == nil {
 				log := s.logs[protocol.TopicPartition{Topic: e.res.Topic, Partition: e.res.Partition}]
 				v := log[e.res.Offset]

@@ -22,7 +22,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		for _, maxInFlight := range []int{1, 3} {
 			t.Run(fmt.Sprintf("linger=%v/in-flight=%d", linger, maxInFlight), func(t *testing.T) {
 				for seed := range *seeds {
-					synctest.Test(t, func(t *testing.T) { noWakeUpIsLost(t, seed, linger, maxInFlight) })
+					synctest.Test(t, func(t *testing.T) { noWakeUpIsLost(t, seed, linger, maxInFlight, seed%2 == 1) })
 					if t.Failed() {
 						t.Fatalf("seed %d", seed)
 					}
@@ -32,9 +32,9 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 }
 
-func noWakeUpIsLost(t *testing.T, seed uint64, linger time.Duration, maxInFlight int) {
-	l := newLoop(t, seed, linger, withBatch(8*kib), withPool(64<<20), func(c *Config) { c.StickyThreshold = 4 * kib })
-	l.maxInFlight = maxInFlight
+func noWakeUpIsLost(t *testing.T, seed uint64, linger time.Duration, maxInFlight int, drops bool) {
+	l := newLoop(t, seed, linger, withBatch(8*kib), withPool(256<<20), func(c *Config) { c.StickyThreshold = 4 * kib })
+	l.maxInFlight, l.drops = maxInFlight, drops
 	l.latency = func() time.Duration { return time.Duration(l.rng.IntN(3)) * ms / 2 }
 	l.r.lead(orders, 1, 1, 2, 3, 3, 3)
 	var moved atomic.Int64 // when a leader moved last
@@ -45,11 +45,23 @@ func noWakeUpIsLost(t *testing.T, seed uint64, linger time.Duration, maxInFlight
 			return // its node is at something else: so much was ready that it was worth another request
 		}
 		due := b.Created().Add(linger)
-		for _, at := range []time.Time{able, time.Unix(0, moved.Load())} {
+		later := func(at time.Time) {
 			if at.After(due) {
 				due = at
 			}
 		}
+		later(time.Unix(0, moved.Load()))
+		if c := l.connection(b.d.node.id); drops {
+			begun := due
+			if c.dropped.After(begun) {
+				begun = c.dropped
+			}
+			if c.began.After(begun) {
+				t.Errorf("seed %d: a batch of %v was due at %v, and its node was connected to %v later",
+					seed, b.TopicPartition(), begun.UnixNano(), c.began.Sub(begun))
+			}
+		}
+		later(able)
 		if now.After(due) {
 			t.Errorf("seed %d: a batch of %v, opened at %v, was due at %v and sent %v later",
 				seed, b.TopicPartition(), b.Created().UnixNano(), due.UnixNano(), now.Sub(due))
@@ -77,12 +89,17 @@ func noWakeUpIsLost(t *testing.T, seed uint64, linger time.Duration, maxInFlight
 		rng := rand.New(rand.NewPCG(seed, 77))
 		for epoch := range int32(4) {
 			time.Sleep(time.Duration(rng.IntN(60)) * ms)
-			l.r.move(orders, int32(rng.IntN(6)), int32(1+rng.IntN(4)), epoch+2)
+			l.r.move(orders, int32(rng.IntN(6)), int32(rng.IntN(6)-1), epoch+2)
 			moved.Store(time.Now().UnixNano())
 			l.moved()
 		}
 	})
 	wg.Wait()
+	for p := range int32(6) { // those that have no leader get one
+		l.r.move(orders, p, 1, 100)
+	}
+	moved.Store(time.Now().UnixNano())
+	l.moved()
 	time.Sleep(time.Second)
 	assert.False(t, l.r.a.HasIncomplete(), "everything was sent without being asked for")
 	l.end()
