@@ -39,6 +39,7 @@ type loop struct {
 	ordered     bool                                        // one batch of a partition at a time
 	latency     func() time.Duration                        // of an answer, or a release
 	answer      func(b *ProducerBatch, now time.Time)       // settles b; nil: completes it
+	steer       func(now time.Time)                         // once an iteration
 	onDrain     func(b *ProducerBatch, now, able time.Time) // able: since when the node could take it
 
 	// Owned by the loop's goroutine.
@@ -168,6 +169,9 @@ func (l *loop) run() {
 			a.Fail(b, errExpired, nil)
 		}
 		sooner(a.NextExpiry(now))
+		if l.steer != nil {
+			l.steer(now)
+		}
 		timeout := max(until.Sub(now), 0)
 		if l.linger > 0 && l.due > 0 {
 			timeout = min(timeout, l.linger)

@@ -95,6 +95,12 @@ func newStress(t *testing.T, seed uint64, linger time.Duration, ordered bool, se
 	s.l.maxRequest = 9 * kib
 	s.l.latency = func() time.Duration { return []time.Duration{0, ms / 2, 3 * ms, 80 * ms}[s.l.rng.IntN(31)/10] }
 	s.l.answer = s.answer
+	s.l.steer = func(time.Time) { // a node's share is now this, now that
+		if s.l.rng.IntN(5) == 0 {
+			soft := int64([]int{1, 4 * kib, 30 * kib, 1 << 20}[s.l.rng.IntN(4)])
+			s.r.a.SetShare(int32(1+s.l.rng.IntN(2)), soft, soft*int64(1+s.l.rng.IntN(3)))
+		}
+	}
 	s.r.lead(orders, 1, 1, 2)
 	s.r.lead("other", 2, 1, 1)
 	return s
@@ -167,10 +173,27 @@ func (s *stress) run(interrupt func()) {
 			}
 		})
 	}
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() { // leaders move, and are lost
+		defer close(stopped)
+		rng := rand.New(rand.NewPCG(s.seed, 78))
+		for epoch := int32(2); ; epoch++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(rng.IntN(30)) * ms):
+			}
+			s.r.move([]string{orders, "other"}[rng.IntN(2)], int32(rng.IntN(stressPartitions)), []int32{-1, 1, 1, 2, 2}[rng.IntN(5)], epoch)
+			s.l.moved()
+		}
+	}()
 	if interrupt != nil {
 		interrupt()
 	}
 	wg.Wait()
+	close(stop)
+	<-stopped
 	s.l.end()
 	close(s.callbacks)
 	<-told
