@@ -76,6 +76,7 @@ type ProducerBatch struct {
 	sequence     int32
 	inFlight     bool
 	lastError    error
+	unanswered   bool    // an attempt under the present stamp went out and was not answered: it may be on its way still
 	tainted      bool    // an attempt's fate was unknown once: it, or the batch that this is a part of
 	Mark         uint64  // scratch for matching an answer, see sender/produce.go
 	mayBeWritten bool    // an attempt's fate is unknown
@@ -177,6 +178,13 @@ func (b *ProducerBatch) SetMayBeWritten(v bool) {
 	b.tainted = b.tainted || b.mayBeWritten
 	b.mayBeWritten = v
 }
+
+// Unanswered reports whether an attempt under the present stamp went out and was lost without an answer. It may be on its way
+// still, whatever brokers say of the batch meanwhile; one that was answered has done what it did.
+func (b *ProducerBatch) Unanswered() bool { return b.unanswered }
+
+// SetUnanswered notes that an attempt was lost without an answer, or that the batch has another stamp.
+func (b *ProducerBatch) SetUnanswered(v bool) { b.unanswered = v }
 
 // LastError is what the last attempt met, or nil.
 func (b *ProducerBatch) LastError() error { return b.lastError }

@@ -87,6 +87,27 @@ func TestDoubtBehindACertainRefusal(t *testing.T) {
 	}
 }
 
+// A batch that was answered NOT_LEADER may be in the log of the next leader, unless that says that what stands before it is
+// missing: an attempt that was answered is not on its way any more. It goes out again under the next epoch. (Simulation: it failed.)
+func TestDoubtEndsWithAGap(t *testing.T) {
+	stepDown := testbroker.Verdict{Code: protocol.NotLeaderOrFollower}
+	cfg := small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+		2: {Code: protocol.UnknownServerError}, 3: stepDown, 4: stepDown,
+	})})
+	cfg.Linger = time.Millisecond
+	cfg.DeliveryTimeout = 20 * time.Second
+	w := newWorld(t, cfg)
+	w.topic("t", 1)
+	w.send("t", 0, "warm")
+	w.Settle(time.Second)
+	w.sendN("t", 0, 0, 3)
+	w.settle()
+	require.Equal(t, []string{"warm", "t-0-00001", "t-0-00002"}, w.values("t", 0))
+	require.ErrorIs(t, w.book["t-0-00000"].err, protocol.UnknownServerError)
+	require.NoError(t, w.book["t-0-00001"].err)
+	require.NoError(t, w.book["t-0-00002"].err)
+}
+
 // UNKNOWN_PRODUCER_ID from a broker that cannot tell where its log begins (Produce before v5): the partition begins anew at once.
 func TestUnknownProducerIDOfAnOldBroker(t *testing.T) {
 	w := newWorld(t, small(testbroker.Config{Nodes: 1, Generation: testbroker.Kafka011, Fault: nth(map[int]testbroker.Verdict{

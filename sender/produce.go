@@ -215,6 +215,7 @@ func (r *produceRequest) lost(resp *netclient.Response) {
 		s.landed(b)
 		if resp.Written {
 			b.SetMayBeWritten(true)
+			b.SetUnanswered(true)
 		}
 		if b.Done() {
 			continue

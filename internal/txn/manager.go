@@ -209,7 +209,7 @@ const (
 	GapExplained Gap = iota
 	// GapCertain: the log lacks what stands before the batch, and the batch. The partition begins anew under the next epoch, with it.
 	GapCertain
-	// GapInDoubt: the log lacks what stands before the batch, but an earlier attempt of the batch is unaccounted for: a slow broker may
+	// GapInDoubt: the log lacks what stands before the batch, but an earlier attempt of the batch was not answered: a slow broker may
 	// still append it, after what is missing. Sending it under another epoch could double it.
 	GapInDoubt
 )
@@ -217,13 +217,15 @@ const (
 // OutOfOrder judges an answer OUT_OF_ORDER_SEQUENCE to b.
 func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch) Gap {
 	p := m.partition(b.TopicPartition())
-	if b.Producer() == p.id && !b.MayBeWritten() {
+	if b.Producer() == p.id && !b.Unanswered() {
+		// Attempts that were answered have done what they did, whatever they were answered: they left nothing in the log.
+		b.SetMayBeWritten(false)
 		p.missing(b.Sequence())
 	}
 	switch {
 	case len(p.inFlight) == 0 || p.inFlight[0] != b:
 		return GapExplained
-	case b.MayBeWritten():
+	case b.Unanswered():
 		return GapInDoubt
 	}
 	if b.Producer() == p.id {
@@ -383,6 +385,7 @@ func (m *Manager) applyBumps() {
 		p.restart(m.id)
 		for _, b := range p.inFlight {
 			b.SetMayBeWritten(false)
+			b.SetUnanswered(false)
 			b.SetProducer(p.id, p.next)
 			p.next = protocol.AddSequence(p.next, b.Count())
 		}
