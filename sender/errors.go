@@ -38,7 +38,11 @@ func (e *DeliveryError) Error() string {
 	fmt.Fprintf(&b, " after %v", e.Age.Round(time.Millisecond))
 	switch e.Attempts {
 	case 0:
-		b.WriteString(", never sent")
+		if !e.Written {
+			b.WriteString(", never sent")
+		} else {
+			b.WriteString(", not sent again since its batch was split")
+		}
 	case 1:
 		fmt.Fprintf(&b, ", 1 attempt, queued %v", e.Queued.Round(time.Millisecond))
 	default:

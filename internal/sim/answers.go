@@ -79,9 +79,10 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 	case c.fires(PartialCode, 2):
 		c.partial(&v, r)
 	case c.fires(TooLarge, 1):
-		// Single records stay: nothing could be done about them.
+		// Single records stay: nothing could be done about them. So do batches that were sent before: what was not too large then
+		// is not now, and could be in the log.
 		for i := range r.Batches {
-			if b := &r.Batches[i]; b.Count > 1 {
+			if b := &r.Batches[i]; b.Count > 1 && c.tap.isNew(b) {
 				v.Partitions = append(v.Partitions, testbroker.PartitionVerdict{Topic: b.Topic, Partition: b.Partition, Code: protocol.MessageTooLarge})
 			}
 		}
@@ -187,7 +188,8 @@ func (c *chaos) hostile(v *testbroker.Verdict, r *testbroker.Request) bool {
 			}
 			return f
 		})
-	case r.API == protocol.KeyMetadata && c.fires(FuzzedMetadata, 8):
+	case r.API == protocol.KeyMetadata && c.w.Metadata.Snapshot().ClusterID() != "" && c.fires(FuzzedMetadata, 8):
+		// Not the very first answer: a client can only believe what that says of the cluster's id.
 		d := c.kind[FuzzedMetadata].draw
 		return rewrite(func(f []byte) []byte {
 			for range 1 + d.IntN(3) {

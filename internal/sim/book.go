@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kafka-reservoir/producer/accumulator"
@@ -318,8 +319,9 @@ func (b *Book) checkError(r *record) {
 		b.violate("record %d: failed with %T, which says nothing of its fate: %v", r.id, r.err, r.err)
 		return
 	}
-	if e.Written && e.Attempts == 0 {
-		b.violate("record %d: it may have been written, but was never sent: %v", r.id, r.err)
+	if text := r.err.Error(); strings.Contains(text, "never sent") != (e.Attempts == 0 && !e.Written) ||
+		strings.Contains(text, "may have been written") != e.Written {
+		b.violate("record %d: its error says other than what is known of its fate: %v", r.id, r.err)
 	}
 	var code protocol.ErrorCode
 	coded := errors.As(e.Cause, &code)
@@ -338,7 +340,7 @@ func (b *Book) checkError(r *record) {
 	case c.Retries != 0 && e.Attempts > max(c.Retries, 0) && (!coded || code.Retriable()):
 		// Few retries were asked for.
 	case coded && code == protocol.MessageTooLarge:
-		if limit := b.maxMessage(); r.size() < limit && b.p.Levels[TooLarge] == Off {
+		if limit := b.p.maxMessage(); r.size() < limit && b.p.Levels[TooLarge] == Off {
 			b.violate("record %d: too large with %d bytes, where %d are allowed: %v", r.id, r.size(), limit, r.err)
 		}
 	case coded && (code == protocol.UnknownProducerID || code == protocol.OutOfOrderSequenceNumber) && b.forgetful():
@@ -364,14 +366,6 @@ func (b *Book) forgetful() bool {
 // size is about what the record takes in a log.
 func (r *record) size() int {
 	return max(r.keySize, 0) + max(r.valueSize, 0) + protocol.BatchHeaderSize + 32
-}
-
-// maxMessage is what the brokers take.
-func (b *Book) maxMessage() int {
-	if n := b.p.Config.Cluster.MaxMessageBytes; n > 0 {
-		return n
-	}
-	return b.p.Config.Cluster.Generation.MaxMessageBytes
 }
 
 // scan takes in what a log holds now beyond what was known of it.

@@ -245,8 +245,20 @@ func (p *Plan) drawLevels(d draw) {
 // capacity is how many records a second get through at least, one batch at a time per partition.
 func (p *Plan) capacity() float64 {
 	size := float64(p.MinValue+p.MaxValue)/2 + 50
-	perBatch := max(float64(min(p.Config.BatchSize, p.Config.MaxRequestSize))/size, 1)
-	return float64(p.Partitions) * perBatch / p.roundTrip().Seconds()
+	batch, trips := min(p.Config.BatchSize, p.Config.MaxRequestSize), 1.0
+	if most := p.maxMessage(); batch > most {
+		batch, trips = most/2, 4 // most batches are too large, and go out several times in ever smaller parts
+	}
+	perBatch := max(float64(batch)/size, 1)
+	return float64(p.Partitions) * perBatch / p.roundTrip().Seconds() / trips
+}
+
+// maxMessage is the largest batch that the brokers take.
+func (p *Plan) maxMessage() int {
+	if n := p.Config.Cluster.MaxMessageBytes; n > 0 {
+		return n
+	}
+	return p.Config.Cluster.Generation.MaxMessageBytes
 }
 
 // roundTrip is what a request takes at most when all is well.

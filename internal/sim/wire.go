@@ -59,6 +59,7 @@ type stamp struct {
 	refused  bool // the last attempt was, in so many words: the sequence is free again
 	floating int  // attempts without an answer, their connections gone
 	waiting  int  // attempts that wait for their answers
+	sends    int
 }
 
 type epochKey struct {
@@ -180,6 +181,7 @@ func (t *tap) batch(a *asked, p *partitionBook, h protocol.BatchHeader) {
 		*s = stamp{crc: h.CRC, count: h.Count}
 	}
 	s.refused = false
+	s.sends++
 	s.waiting++
 	st := t.epoch(p, id)
 	st.inFlight++
@@ -190,6 +192,12 @@ func (t *tap) batch(a *asked, p *partitionBook, h protocol.BatchHeader) {
 		t.b.violate("%d batches of %v in flight: brokers remember five", st.inFlight, p)
 	}
 	a.batches = append(a.batches, sentBatch{p, key})
+}
+
+// isNew reports whether a batch is sent for the first time, as far as its stamp tells.
+func (t *tap) isNew(b *testbroker.Batch) bool {
+	s := t.seen[stampKey{t.b.find(b.Topic, b.Partition), protocol.ProducerID{ID: b.ProducerID, Epoch: b.ProducerEpoch}, b.BaseSequence}]
+	return b.ProducerID < 0 || s != nil && s.sends == 1
 }
 
 func (t *tap) epoch(p *partitionBook, id protocol.ProducerID) *epochState {
