@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafka-reservoir/producer"
+	"github.com/kafka-reservoir/producer/internal/simnet"
 	"github.com/kafka-reservoir/producer/internal/testbroker"
 	"github.com/kafka-reservoir/producer/protocol"
 )
@@ -92,6 +93,16 @@ func TestEveryRecordHasOneEnd(t *testing.T) {
 }
 
 func oneEnd(t *testing.T, l *lab, rnd *rand.Rand) {
+	for _, addr := range l.Addrs() {
+		link := simnet.Link{Latency: time.Duration(rnd.IntN(3)*rnd.IntN(10)) * time.Millisecond}
+		if rnd.IntN(3) == 0 {
+			link.Bandwidth, link.Buffer, link.Segment = 10_000+rnd.IntN(100_000), 1000+rnd.IntN(10_000), 1+rnd.IntN(1000)
+		}
+		l.network.SetLink(addr, link)
+	}
+	if rnd.IntN(3) == 0 { // batches will have to be split
+		require.NoError(t, l.Cluster().CreateTopic(testbroker.Topic{Name: "t1", MaxMessageBytes: 500 + rnd.IntN(1500)}))
+	}
 	p := l.texts(t, func(c *producer.Config) {
 		c.RequestTimeout, c.DeliveryTimeout, c.MaxBlock = 2*time.Second, 15*time.Second, 5*time.Second
 		c.BatchSize = 200 + rnd.IntN(4000)
@@ -142,7 +153,7 @@ func oneEnd(t *testing.T, l *lab, rnd *rand.Rand) {
 		rnd := operator
 		for range 10 {
 			time.Sleep(time.Duration(rnd.IntN(1000)) * time.Millisecond)
-			switch rnd.IntN(4) {
+			switch rnd.IntN(6) {
 			case 0:
 				_ = l.MoveLeader("t0", int32(rnd.IntN(4)), int32(1+rnd.IntN(3)))
 			case 1:
@@ -156,6 +167,13 @@ func oneEnd(t *testing.T, l *lab, rnd *rand.Rand) {
 				cancel()
 			case 3:
 				l.CloseConns(0, testbroker.DropRST)
+			case 4:
+				addr := l.Addr(int32(1 + rnd.IntN(3)))
+				l.network.BlackHole(addr, true)
+				time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond)
+				l.network.BlackHole(addr, false)
+			case 5:
+				_, _ = p.PartitionsFor(context.Background(), "t1")
 			}
 		}
 	})
