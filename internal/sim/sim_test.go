@@ -13,7 +13,10 @@ import (
 func seeds(t *testing.T) int {
 	s := os.Getenv("SIM_SEEDS")
 	if s == "" {
-		if testing.Short() {
+		switch {
+		case raceEnabled:
+			return 30
+		case testing.Short():
 			return 50
 		}
 		return 300
@@ -41,9 +44,13 @@ func TestWorlds(t *testing.T) {
 
 // A seed plays out in the same way each time, in whatever company.
 func TestSameSeedSameDigest(t *testing.T) {
-	one := Swarm{First: 1, Seeds: 40, Workers: 1}.Run()
-	two := Swarm{First: 1, Seeds: 40, Workers: 4}.Run()
+	n := 40
+	if raceEnabled {
+		n = 8
+	}
+	one := Swarm{First: 1, Seeds: n, Workers: 1}.Run()
+	two := Swarm{First: 1, Seeds: n, Workers: 4}.Run()
 	require.Equal(t, one, two)
-	other := Swarm{First: 2, Seeds: 40}.Run()
+	other := Swarm{First: 2, Seeds: n}.Run()
 	require.NotEqual(t, one.Digest, other.Digest)
 }
