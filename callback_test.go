@@ -251,3 +251,21 @@ func TestPanicInCallbackEndsTheProgram(t *testing.T) {
 	assert.Contains(t, string(out), "callback_test.go")
 	assert.NotContains(t, string(out), "still alive")
 }
+
+// KP-65, S-02: inside a callback, Send works, and Flush and Wait end with their ctx instead of never.
+func TestCallbacksMayCallTheProducer(t *testing.T) {
+	inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
+		p := l.texts(t, nil)
+		errs := make(chan error, 3)
+		p.SendFunc(t.Context(), text("t", "1"), func(producer.RecordMetadata, error) {
+			p.SendFunc(context.Background(), text("t", "2"), func(_ producer.RecordMetadata, err error) { errs <- err })
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			errs <- p.Flush(ctx)
+		})
+		assert.ErrorIs(t, <-errs, context.DeadlineExceeded)
+		assert.NoError(t, <-errs)
+		end(t, p)
+		assert.Len(t, l.Cluster().Records("t", 0), 2)
+	})
+}

@@ -339,3 +339,70 @@ func TestNothingHappensAfterClose(t *testing.T) {
 		})
 	}
 }
+
+// KP-33, S-62, KP-17: Close again does nothing; afterwards every Send fails, and is told so.
+func TestCloseTwiceAndSendAfterwards(t *testing.T) {
+	inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
+		p, err := producer.New(producer.Config{BootstrapServers: l.Addrs(), Dial: l.network.Dial}, producer.String(), producer.String())
+		require.NoError(t, err)
+		_, err = p.Send(t.Context(), text("t", "v")).Wait(t.Context())
+		require.NoError(t, err)
+		end(t, p)
+		end(t, p)
+		for _, topic := range []string{"t", "never seen"} {
+			_, err = p.Send(t.Context(), producer.Record[string, string]{Topic: topic, Value: "v"}).Wait(t.Context())
+			assert.ErrorIs(t, err, producer.ErrClosed)
+			assert.True(t, producer.IsFatal(err))
+			told := make(chan error, 1)
+			p.SendFunc(t.Context(), producer.Record[string, string]{Topic: topic, Value: "v"}, func(_ producer.RecordMetadata, err error) { told <- err })
+			assert.ErrorIs(t, <-told, producer.ErrClosed)
+		}
+		assert.NoError(t, p.Flush(t.Context()), "there is nothing to flush")
+		_, err = p.PartitionsFor(t.Context(), "never seen")
+		assert.ErrorIs(t, err, producer.ErrClosed)
+		assert.Len(t, l.Cluster().Records("t", 0), 1)
+	})
+}
+
+// Close obeys its ctx: what is left fails with ErrForceClosed, its callback has run, and nothing of the producer's is left.
+func TestCloseObeysItsContext(t *testing.T) {
+	inLab(t, testbroker.Config{Fault: on(protocol.KeyProduce, testbroker.MuteBefore())}, func(t *testing.T, l *lab) {
+		p := l.texts(t, nil)
+		var told []error
+		for range 3 {
+			p.SendFunc(t.Context(), text("t", "v"), func(_ producer.RecordMetadata, err error) { told = append(told, err) })
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		err := p.Close(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(began))
+		require.Len(t, told, 3)
+		for _, err := range told {
+			assert.ErrorIs(t, err, producer.ErrForceClosed)
+			assert.True(t, producer.MayHaveBeenWritten(err))
+			assert.True(t, producer.IsFatal(err))
+		}
+		assert.Equal(t, p.Metrics().BufferTotalBytes, p.Metrics().BufferAvailableBytes)
+	})
+}
+
+// KP-59: a Send that waits for metadata is told when the producer is closed.
+func TestCloseWakesWaitingSends(t *testing.T) {
+	inLab(t, testbroker.Config{AutoCreate: testbroker.AutoCreateOff}, func(t *testing.T, l *lab) {
+		p := l.texts(t, nil)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := p.Send(context.Background(), text("never", "v")).Wait(context.Background())
+			failed <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.NoError(t, p.Close(ctx))
+		assert.ErrorIs(t, <-failed, producer.ErrClosed)
+		assert.Zero(t, time.Since(began))
+	})
+}

@@ -190,3 +190,20 @@ func TestFlushAndClose(t *testing.T) {
 		end(t, p)
 	})
 }
+
+// Flush obeys its ctx too, and leaves the records alone.
+func TestFlushObeysItsContext(t *testing.T) {
+	inLab(t, testbroker.Config{Fault: on(protocol.KeyProduce, testbroker.Hold(10*time.Second))},
+		func(t *testing.T, l *lab) {
+			p := l.texts(t, nil)
+			f := p.Send(t.Context(), text("t", "v"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			assert.ErrorIs(t, p.Flush(ctx), context.DeadlineExceeded)
+			assert.Equal(t, time.Second, time.Since(began))
+			_, err := f.Wait(t.Context())
+			assert.NoError(t, err)
+			end(t, p)
+		})
+}

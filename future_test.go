@@ -177,3 +177,26 @@ func TestFuturesOfASplitBatch(t *testing.T) {
 		end(t, p)
 	})
 }
+
+// S-02: the synchronous and the asynchronous way tell the same, once each.
+func TestFutureAndCallbackAgree(t *testing.T) {
+	inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
+		p := l.texts(t, nil)
+		m, err := p.Send(t.Context(), producer.Record[string, string]{Topic: "t", Key: "key", Value: "value"}).Wait(t.Context())
+		require.NoError(t, err)
+		told := make(chan producer.RecordMetadata, 2)
+		p.SendFunc(t.Context(), producer.Record[string, string]{Topic: "t", Key: "key", Value: "value"}, func(m producer.RecordMetadata, err error) {
+			assert.NoError(t, err)
+			told <- m
+		})
+		end(t, p)
+		n := <-told
+		assert.Empty(t, told, "once")
+		assert.EqualValues(t, 0, m.Offset)
+		assert.EqualValues(t, 1, n.Offset)
+		assert.Equal(t, 3, m.KeySize)
+		assert.Equal(t, 5, m.ValueSize)
+		n.Offset, n.Timestamp = m.Offset, m.Timestamp
+		assert.Equal(t, m, n)
+	})
+}

@@ -53,9 +53,7 @@ func (l *lab) texts(t *testing.T, change func(c *producer.Config)) *producer.Kaf
 	if change != nil {
 		change(&c)
 	}
-	p, err := producer.New(c, producer.String(), producer.String())
-	require.NoError(t, err)
-	return p
+	return newStrings(t, c)
 }
 
 // values are the values that a partition holds, in order.
@@ -233,4 +231,45 @@ func async(f func()) <-chan struct{} {
 		f()
 	}()
 	return done
+}
+
+// recorder notes the calls of an interceptor.
+type recorder struct {
+	mu  sync.Mutex
+	log []string
+}
+
+func (r *recorder) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = append(r.log, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) OnSend(ctx context.Context, rec *producer.Record[string, string]) context.Context {
+	r.note("send %s", rec.Value)
+	rec.Value += "!"
+	return ctx
+}
+
+func (r *recorder) OnAcknowledgement(_ context.Context, m producer.RecordMetadata, err error) {
+	r.note("ack %v %v", m, err != nil)
+}
+
+// newStrings makes a producer of strings.
+func newStrings(t *testing.T, c producer.Config) *producer.KafkaProducer[string, string] {
+	t.Helper()
+	p, err := producer.New(c, producer.String(), producer.String())
+	require.NoError(t, err)
+	return p
+}
+
+func text(topic, value string) producer.Record[string, string] {
+	return producer.Record[string, string]{Topic: topic, Value: value}
+}
+
+// warmUp has the producer connected, its topic known and its partition's first batch acknowledged.
+func warmUp(t *testing.T, p *producer.KafkaProducer[string, string], topic string) {
+	t.Helper()
+	_, err := p.Send(context.Background(), text(topic, "warm up")).Wait(context.Background())
+	require.NoError(t, err)
 }

@@ -255,3 +255,61 @@ func TestPanicsLeakNothing(t *testing.T) {
 		assert.Len(t, l.Cluster().Records("t", 0), 300)
 	})
 }
+
+type explodingInterceptor struct{}
+
+func (explodingInterceptor) OnSend(ctx context.Context, r *producer.Record[string, string]) context.Context {
+	if r.Value == "interceptor" {
+		panic("interceptor")
+	}
+	return ctx
+}
+
+func (explodingInterceptor) OnAcknowledgement(context.Context, producer.RecordMetadata, error) {}
+
+// S-07, S-30: MaxBlock is one budget: what metadata took is not there for memory any more.
+func TestMaxBlockIsShared(t *testing.T) {
+	var refuse atomic.Bool
+	fault := func(r *testbroker.Request) testbroker.Verdict {
+		switch {
+		case r.API == protocol.KeyProduce && refuse.Load():
+			return testbroker.Answer(protocol.NotEnoughReplicas)
+		case r.API == protocol.KeyMetadata && len(r.Topics) > 0 && strings.Contains(strings.Join(r.Topics, ","), "slow"):
+			return testbroker.Verdict{Delay: 60 * time.Millisecond}
+		}
+		return testbroker.Verdict{}
+	}
+	topics := []testbroker.Topic{{Name: "t"}, {Name: "slow"}}
+	inLab(t, testbroker.Config{Fault: fault, Topics: topics}, func(t *testing.T, l *lab) {
+		c := l.config
+		c.BufferMemory, c.MaxBlock = 16<<10, 100*time.Millisecond
+		c.RetryBackoff, c.RetryBackoffMax = 10*time.Second, 10*time.Second
+		p := newStrings(t, c)
+		warmUp(t, p, "t")
+		refuse.Store(true)
+		big := strings.Repeat("x", 6000)
+		// Fill the memory: what it has to hold is refused, and waits for ten seconds to be sent again.
+		var err error
+		for err == nil {
+			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			done := make(chan error, 1)
+			p.SendFunc(short, text("t", big), func(_ producer.RecordMetadata, err error) { done <- err })
+			synctest.Wait()
+			select {
+			case err = <-done:
+			default:
+			}
+			cancel()
+		}
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+
+		began := time.Now()
+		_, err = p.Send(t.Context(), text("slow", big)).Wait(t.Context())
+		assert.ErrorIs(t, err, producer.ErrBufferExhausted)
+		assert.True(t, producer.IsRetriable(err))
+		assert.Equal(t, 100*time.Millisecond, time.Since(began))
+		assert.EqualValues(t, 1, p.Metrics().BufferExhausted.Total)
+		refuse.Store(false)
+		end(t, p)
+	})
+}

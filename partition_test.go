@@ -249,3 +249,33 @@ func TestPartitionsFor(t *testing.T) {
 		<-failed
 	})
 }
+
+// partitionerFunc is a Partitioner of a function.
+type partitionerFunc func(key, value []byte) int32
+
+func (f partitionerFunc) Partition(_ string, key, value []byte, _ partitioner.Partitions) int32 {
+	return f(key, value)
+}
+
+// S-33: an explicit partition is used although nobody leads it now, and the record waits for a leader.
+func TestExplicitPartitionWithoutLeader(t *testing.T) {
+	inLab(t, testbroker.Config{Nodes: 2, Replicas: 1, Topics: []testbroker.Topic{{Name: "t", Leaders: []int32{1, 2}}}},
+		func(t *testing.T, l *lab) {
+			p := l.texts(t, nil)
+			require.NoError(t, l.StopNode(2))
+			r := text("t", "v")
+			r.Partition = producer.OnPartition(1)
+			f := p.Send(t.Context(), r)
+			time.Sleep(10 * time.Second)
+			select {
+			case <-f.Done():
+				t.Fatal("settled without a leader")
+			default:
+			}
+			require.NoError(t, l.StartNode(2))
+			m, err := f.Wait(t.Context())
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, m.Partition)
+			end(t, p)
+		})
+}

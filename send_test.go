@@ -2,11 +2,10 @@ package producer_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"net"
-	"slices"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,7 +19,186 @@ import (
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
-// What becomes of a record between Send and the log.
+// The way from Send into the buffer: what it does, in what order, and what it wakes.
+
+// FC-133: with a batch size of 1 every record is a batch, Send returns, and records without keys use all partitions.
+func TestBatchSizeOne(t *testing.T) {
+	for _, codec := range []producer.Compression{producer.None, producer.Gzip, producer.Snappy, producer.LZ4, producer.Zstd} {
+		t.Run(codec.String(), func(t *testing.T) {
+			inLab(t, testbroker.Config{Partitions: 3}, func(t *testing.T, l *lab) {
+				p, err := producer.New(producer.Config{
+					BootstrapServers: l.Addrs(), Dial: l.network.Dial, BatchSize: 1, Compression: codec, Linger: producer.NoLinger,
+				}, producer.Null(), producer.String())
+				require.NoError(t, err)
+				const n = 1000
+				for i := range n {
+					p.SendFunc(t.Context(), producer.Record[struct{}, string]{Topic: "t", Value: fmt.Sprint(i)}, func(_ producer.RecordMetadata, err error) {
+						assert.NoError(t, err)
+					})
+				}
+				end(t, p)
+				total := 0
+				for i, records := range l.Cluster().AllRecords("t") {
+					assert.NotEmpty(t, records, "partition %d", i)
+					total += len(records)
+				}
+				assert.Equal(t, n, total)
+				for _, r := range requests(l.Cluster(), protocol.KeyProduce) {
+					for _, b := range r.Batches {
+						assert.EqualValues(t, 1, b.Count)
+					}
+				}
+			})
+		})
+	}
+}
+
+// FC-134: the client id is on every request of every connection, byte for byte.
+func TestClientIDOnEveryRequest(t *testing.T) {
+	for _, id := range []string{"svc|ws_az=a,b=c", "ünï", strings.Repeat("x", 10_000)} {
+		inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
+			p, err := producer.New(producer.Config{BootstrapServers: l.Addrs(), Dial: l.network.Dial, ClientID: id}, producer.String(), producer.String())
+			require.NoError(t, err)
+			_, err = p.Send(t.Context(), text("t", "v")).Wait(t.Context())
+			require.NoError(t, err)
+			end(t, p)
+			seen := map[protocol.APIKey]bool{}
+			for _, e := range l.Cluster().Requests() {
+				assert.Equal(t, id, e.Request.ClientID)
+				seen[e.Request.API] = true
+			}
+			for _, key := range []protocol.APIKey{protocol.KeyAPIVersions, protocol.KeyMetadata, protocol.KeyInitProducerID, protocol.KeyProduce} {
+				assert.True(t, seen[key], "%v", key)
+			}
+		})
+	}
+}
+
+// FC-132: a default linger is 5 ms for those who hear of it later, NoLinger none; and who waits does not linger.
+func TestLingerIsExact(t *testing.T) {
+	inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
+		c := l.config
+		for linger, want := range map[time.Duration]time.Duration{0: 5 * time.Millisecond, producer.NoLinger: 0, 70 * time.Millisecond: 70 * time.Millisecond} {
+			c.Linger = linger
+			p := newStrings(t, c)
+			warmUp(t, p, "t")
+			began := time.Now()
+			took := make(chan time.Duration, 1)
+			p.SendFunc(t.Context(), text("t", "v"), func(_ producer.RecordMetadata, err error) {
+				assert.NoError(t, err)
+				took <- time.Since(began)
+			})
+			assert.Equal(t, want, <-took, "linger %v", linger)
+
+			began = time.Now()
+			_, err := p.Send(t.Context(), text("t", "v")).Wait(t.Context())
+			require.NoError(t, err)
+			assert.Zero(t, time.Since(began), "who waits does not linger, with %v", linger)
+			end(t, p)
+		}
+	})
+}
+
+// S-01, S-31, S-61: Send hands over and returns while nothing is acknowledged; the socket is not its business.
+func TestSendReturnsAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	var writers []string
+	inLab(t, testbroker.Config{Fault: on(protocol.KeyProduce, testbroker.Hold(20*time.Second))},
+		func(t *testing.T, l *lab) {
+			c := l.config
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				return watched{conn, func() {
+					mu.Lock()
+					defer mu.Unlock()
+					writers = append(writers, ownStack())
+				}}, err
+			}
+			c.RequestTimeout, c.DeliveryTimeout = time.Hour, 2*time.Hour
+			p := newStrings(t, c)
+			_, err := p.PartitionsFor(t.Context(), "t")
+			require.NoError(t, err)
+			began := time.Now()
+			for range 1000 {
+				p.SendFunc(t.Context(), text("t", "v"), nil)
+			}
+			assert.Zero(t, time.Since(began))
+			end(t, p)
+			assert.Len(t, l.Cluster().Records("t", 0), 1000)
+		})
+	require.NotEmpty(t, writers)
+	for _, w := range writers {
+		assert.NotContains(t, w, "SendFunc")
+		assert.NotContains(t, w, "PartitionsFor")
+	}
+}
+
+// watched tells who writes to a connection.
+type watched struct {
+	net.Conn
+	see func()
+}
+
+func (w watched) Write(b []byte) (int, error) {
+	w.see()
+	return w.Conn.Write(b)
+}
+
+// ownStack is the stack of the calling goroutine.
+func ownStack() string {
+	var b [16 << 10]byte
+	return string(b[:runtime.Stack(b[:], false)])
+}
+
+// S-23: interceptors, metadata, key, value, partitioner, in this order; the size is looked at last.
+func TestOrderOfWorkInSend(t *testing.T) {
+	log := &recorder{}
+	fault := func(r *testbroker.Request) testbroker.Verdict {
+		if r.API == protocol.KeyMetadata && len(r.Topics) > 0 {
+			log.note("metadata")
+		}
+		return testbroker.Verdict{}
+	}
+	inLab(t, testbroker.Config{Fault: fault, AutoCreate: testbroker.AutoCreateAtOnce}, func(t *testing.T, l *lab) {
+		c := l.config
+		note := func(what string) producer.SerializerFunc[string] {
+			return func(v string) ([]byte, error) {
+				log.note("%s %s", what, v)
+				return []byte(v), nil
+			}
+		}
+		c.Partitioner = partitionerFunc(func(key, value []byte) int32 {
+			log.note("partitioner %s %d", key, len(value))
+			return 0
+		})
+		c.MaxRequestSize = 1000
+		p, err := producer.New(c, note("key"), note("value"), producer.Interceptor[string, string](logging{log}))
+		require.NoError(t, err)
+		_, err = p.Send(t.Context(), producer.Record[string, string]{Topic: "t", Key: "k", Value: "v"}).Wait(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, p.Flush(t.Context()))
+		_, err = p.Send(t.Context(), producer.Record[string, string]{Topic: "t", Key: "k", Value: strings.Repeat("v", 1000)}).Wait(t.Context())
+		require.Error(t, err)
+		require.NoError(t, p.Flush(t.Context()))
+		end(t, p)
+		assert.Equal(t, []string{
+			"onSend", "metadata", "key k", "value v", "partitioner k 1", "ack 0",
+			"onSend", "key k", "value " + strings.Repeat("v", 1000), "partitioner k 1000", "ack -1",
+		}, log.log)
+	})
+}
+
+type logging struct{ log *recorder }
+
+func (l logging) OnSend(ctx context.Context, _ *producer.Record[string, string]) context.Context {
+	l.log.note("onSend")
+	return ctx
+}
+
+func (l logging) OnAcknowledgement(_ context.Context, m producer.RecordMetadata, _ error) {
+	l.log.note("ack %d", m.Offset)
+}
 
 // S-31: a record that goes into an open batch does not wake the sender; the first of a batch does, and a full batch does.
 func TestWhatWakesTheSender(t *testing.T) {
@@ -52,215 +230,6 @@ func TestWhatWakesTheSender(t *testing.T) {
 		}
 		assert.Greater(t, iterations(), opened)
 		assert.Len(t, requests(l.Cluster(), protocol.KeyProduce), 2, "the full batch is on its way, no time has passed")
-		end(t, p)
-	})
-}
-
-// S-17: with MaxInFlight 1 a partition never has two batches under way, and order holds without idempotence through
-// refusals and lost requests; with more, requests are pipelined.
-func TestMaxInFlight(t *testing.T) {
-	for _, maxInFlight := range []int{1, 5} {
-		t.Run(fmt.Sprint(maxInFlight), func(t *testing.T) {
-			inLab(t, testbroker.Config{Partitions: 2}, func(t *testing.T, l *lab) {
-				p := l.texts(t, func(c *producer.Config) {
-					c.MaxInFlight, c.DisableIdempotence, c.BatchSize, c.Linger = maxInFlight, true, 1, producer.NoLinger
-				})
-				warmUp(t, p, "t")
-				n := 0
-				l.Cluster().SetFault(func(r *testbroker.Request) testbroker.Verdict {
-					if n++; maxInFlight > 1 || r.API != protocol.KeyProduce {
-						return testbroker.Verdict{Hold: time.Millisecond}
-					}
-					switch n % 10 {
-					case 3:
-						return testbroker.Answer(protocol.NotEnoughReplicas)
-					case 7:
-						return testbroker.DropBefore()
-					}
-					return testbroker.Verdict{}
-				})
-				const records = 200
-				for i := range records {
-					r := text("t", fmt.Sprintf("%04d", i))
-					r.Partition = producer.OnPartition(int32(i % 2))
-					p.SendFunc(t.Context(), r, nil)
-				}
-				end(t, p)
-				var all []string
-				for i := range int32(2) {
-					part := slices.DeleteFunc(values(l.Cluster(), "t", i), func(v string) bool { return v == "warm up" })
-					assert.IsIncreasing(t, part)
-					all = append(all, part...)
-				}
-				assert.Len(t, all, records)
-				most := l.Cluster().Stats().MaxInFlight
-				if maxInFlight == 1 {
-					assert.Equal(t, 1, most)
-				} else {
-					assert.Greater(t, most, 1)
-					assert.LessOrEqual(t, most, maxInFlight)
-				}
-			})
-		})
-	}
-}
-
-// S-103: a connection that was idle for ConnectionsMaxIdle is closed; the next Send connects again, and loses nothing.
-func TestIdleConnectionsAreClosed(t *testing.T) {
-	inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
-		p := l.texts(t, func(c *producer.Config) { c.ConnectionsMaxIdle, c.MetadataMaxAge = 10*time.Second, time.Hour })
-		warmUp(t, p, "t")
-		assert.Positive(t, p.Metrics().ConnectionCount)
-		for range 3 {
-			time.Sleep(11 * time.Second)
-			assert.Zero(t, p.Metrics().ConnectionCount)
-			opened := l.Cluster().Stats().Connections
-			_, err := p.Send(t.Context(), text("t", "v")).Wait(t.Context())
-			require.NoError(t, err)
-			assert.Greater(t, l.Cluster().Stats().Connections, opened)
-		}
-		m := p.Metrics()
-		assert.Zero(t, m.RecordRetry.Total)
-		assert.Equal(t, m.ConnectionCreation.Total, m.ConnectionClose.Total+int64(m.ConnectionCount))
-		end(t, p)
-	})
-}
-
-// S-90, S-02: without acknowledgements a record is done once it was written: no offset, no error of the broker's, and none
-// of a broker that was never asked for an answer.
-func TestAcksNoneIsDoneWhenWritten(t *testing.T) {
-	inLab(t, testbroker.Config{Fault: on(protocol.KeyProduce, testbroker.Answer(protocol.InvalidRecord))}, func(t *testing.T, l *lab) {
-		p := l.texts(t, func(c *producer.Config) { c.Acks = producer.AcksNone })
-		told := newLedger()
-		for i := range 100 {
-			p.SendFunc(t.Context(), text("t", "v"), told.callback(i))
-		}
-		began := time.Now()
-		require.NoError(t, p.Flush(t.Context()))
-		assert.Zero(t, time.Since(began))
-		told.check(t, 100)
-		assert.Empty(t, told.failures())
-		for _, offset := range told.offset {
-			assert.EqualValues(t, -1, offset)
-		}
-		assert.Zero(t, p.Metrics().RequestsInFlight)
-		end(t, p)
-	})
-}
-
-// SER-01, S-24: what the built-in serializers make of a value is what the log has.
-func TestSerializersEndToEnd(t *testing.T) {
-	inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
-		type order struct {
-			ID   int    `json:"id"`
-			Name string `json:"name,omitempty"`
-		}
-		at := int64(0)
-		check := func(key, value []byte) {
-			t.Helper()
-			r := l.Cluster().RecordsFrom("t", 0, at)
-			require.Len(t, r, 1)
-			at++
-			assert.Equal(t, key, r[0].Key)
-			assert.Equal(t, value, r[0].Value)
-		}
-		id := [16]byte{0x12, 0x3e, 0x45, 0x67, 0xe8, 0x9b, 0x12, 0xd3, 0xa4, 0x56, 0x42, 0x66, 0x14, 0x17, 0x40, 0x00}
-		sendOne(t, l, producer.Int32(), producer.Int64(), -2, math.MaxInt64)
-		check([]byte{0xff, 0xff, 0xff, 0xfe}, binary.BigEndian.AppendUint64(nil, math.MaxInt64))
-		sendOne(t, l, producer.Float64(), producer.UUID(), -0.5, id)
-		check(binary.BigEndian.AppendUint64(nil, math.Float64bits(-0.5)), []byte("123e4567-e89b-12d3-a456-426614174000"))
-		sendOne(t, l, producer.Null(), producer.JSON[order](), struct{}{}, order{ID: 7})
-		check(nil, []byte(`{"id":7}`))
-		sendOne(t, l, producer.String(), producer.Bytes(), "", nil)
-		check([]byte{}, nil)
-		sendOne(t, l, producer.Bytes(), producer.String(), nil, "ünï\x00")
-		check(nil, []byte("ünï\x00"))
-	})
-}
-
-func sendOne[K, V any](t *testing.T, l *lab, key producer.Serializer[K], value producer.Serializer[V], k K, v V) {
-	t.Helper()
-	p, err := producer.New(l.config, key, value)
-	require.NoError(t, err)
-	_, err = p.Send(t.Context(), producer.Record[K, V]{Topic: "t", Key: k, Value: v}).Wait(t.Context())
-	require.NoError(t, err)
-	end(t, p)
-}
-
-// S-03: producers of one program have nothing to do with each other: ids of their own, and order within each.
-func TestTwoProducers(t *testing.T) {
-	inLab(t, testbroker.Config{Partitions: 2}, func(t *testing.T, l *lab) {
-		var wg sync.WaitGroup
-		for n := range 2 {
-			wg.Go(func() {
-				p := l.texts(t, nil)
-				told := newLedger()
-				for i := range 300 {
-					p.SendFunc(context.Background(), producer.Record[string, string]{Topic: "t", Key: fmt.Sprint(i % 7), Value: fmt.Sprintf("%d %05d", n, i)}, told.callback(i))
-					if i%20 == n {
-						time.Sleep(time.Millisecond)
-					}
-				}
-				assert.NoError(t, p.Close(context.Background()))
-				told.check(t, 300)
-				assert.Empty(t, told.failures())
-			})
-		}
-		wg.Wait()
-		ids := map[string]bool{}
-		for _, r := range requests(l.Cluster(), protocol.KeyProduce) {
-			ids[r.ClientID] = true
-		}
-		assert.Len(t, ids, 2)
-		total := 0
-		for i := range int32(2) {
-			own := map[byte][]string{}
-			for _, v := range values(l.Cluster(), "t", i) {
-				own[v[0]] = append(own[v[0]], v)
-				total++
-			}
-			assert.IsIncreasing(t, own['0'])
-			assert.IsIncreasing(t, own['1'])
-		}
-		assert.Equal(t, 600, total)
-	})
-}
-
-// Config.Dial is given the names and ports that the cluster tells, and its errors are the story of a record that cannot be
-// delivered.
-func TestDialIsUsed(t *testing.T) {
-	inLab(t, testbroker.Config{Nodes: 2, Partitions: 2}, func(t *testing.T, l *lab) {
-		var mu sync.Mutex
-		dialled := map[string]bool{}
-		p := l.texts(t, func(c *producer.Config) {
-			c.BootstrapServers = c.BootstrapServers[:1]
-			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				assert.Equal(t, "tcp", network)
-				dialled[addr] = true
-				if addr == l.Addr(2) {
-					return nil, fmt.Errorf("no way to %s", addr)
-				}
-				return l.network.Dial(ctx, network, addr)
-			}
-			c.DeliveryTimeout, c.RequestTimeout = 10*time.Second, 5*time.Second
-		})
-		for part := range int32(2) {
-			r := text("t", "v")
-			r.Partition = producer.OnPartition(part)
-			_, err := p.Send(t.Context(), r).Wait(t.Context())
-			if part == 1 {
-				assert.ErrorIs(t, err, producer.ErrDeliveryTimeout)
-				assert.ErrorContains(t, err, "no way to broker-2:9092")
-				assert.False(t, producer.MayHaveBeenWritten(err))
-			} else {
-				assert.NoError(t, err)
-			}
-		}
-		mu.Lock()
-		assert.True(t, dialled[l.Addr(2)])
-		mu.Unlock()
 		end(t, p)
 	})
 }

@@ -274,3 +274,38 @@ func TestUnresolvableBootstrap(t *testing.T) {
 		end(t, p)
 	})
 }
+
+// KP-26, S-42, FC-132: a topic that never shows up costs MaxBlock, to the point; with NoMaxBlock nothing.
+func TestMaxBlockIsExact(t *testing.T) {
+	inLab(t, testbroker.Config{AutoCreate: testbroker.AutoCreateOff}, func(t *testing.T, l *lab) {
+		c := l.config
+		for maxBlock, want := range map[time.Duration]time.Duration{0: time.Minute, 3 * time.Second: 3 * time.Second, producer.NoMaxBlock: 0} {
+			c.MaxBlock = maxBlock
+			p := newStrings(t, c)
+			began := time.Now()
+			_, err := p.Send(t.Context(), text("never", "v")).Wait(t.Context())
+			assert.ErrorIs(t, err, producer.ErrMetadataTimeout)
+			assert.ErrorContains(t, err, "topic never")
+			assert.True(t, producer.IsRetriable(err))
+			assert.Equal(t, want, time.Since(began), "MaxBlock %v", maxBlock)
+			if maxBlock != producer.NoMaxBlock {
+				assert.ErrorIs(t, err, producer.UnknownTopicOrPartition, "the cause")
+			}
+			end(t, p)
+		}
+	})
+}
+
+// EXT-05: the caller's ctx ends the wait for metadata, and is the error.
+func TestSendObeysItsContext(t *testing.T) {
+	inLab(t, testbroker.Config{AutoCreate: testbroker.AutoCreateOff}, func(t *testing.T, l *lab) {
+		p := l.texts(t, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := p.Send(ctx, text("never", "v")).Wait(t.Context())
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 2*time.Second, time.Since(began))
+		end(t, p)
+	})
+}
