@@ -76,6 +76,7 @@ type ProducerBatch struct {
 	sequence     int32
 	inFlight     bool
 	lastError    error
+	lostAt       time.Time
 	unanswered   bool    // an attempt under the present stamp went out and was not answered: it may be on its way still
 	tainted      bool    // an attempt's fate was unknown once: it, or the batch that this is a part of
 	Mark         uint64  // scratch for matching an answer, see sender/produce.go
@@ -185,6 +186,12 @@ func (b *ProducerBatch) Unanswered() bool { return b.unanswered }
 
 // SetUnanswered notes that an attempt was lost without an answer, or that the batch has another stamp.
 func (b *ProducerBatch) SetUnanswered(v bool) { b.unanswered = v }
+
+// LostAt is when the last attempt was lost without an answer.
+func (b *ProducerBatch) LostAt() time.Time { return b.lostAt }
+
+// SetLostAt notes when an attempt was lost without an answer.
+func (b *ProducerBatch) SetLostAt(now time.Time) { b.lostAt = now }
 
 // LastError is what the last attempt met, or nil.
 func (b *ProducerBatch) LastError() error { return b.lastError }

@@ -27,6 +27,18 @@ func (r *rig) waiting(rec Record, maxWait time.Duration) chan error {
 	return done
 }
 
+// goesOn requires that an append that waited has gone on, before any time has passed.
+func (r *rig) goesOn(done chan error) {
+	r.t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		require.NoError(r.t, err)
+	default:
+		r.t.Fatal("the append still waits")
+	}
+}
+
 // unsent are the bytes that count as waiting for a node.
 func (r *rig) unsent(node int32) int64 { return r.a.s.node(node).share.unsent.Load() }
 
@@ -84,7 +96,7 @@ func TestAppendWaitsForTheShare(t *testing.T) {
 		r.put(2, 70*kib)
 		require.Empty(t, done)
 		r.completeAll(r.drain(1))
-		require.NoError(t, <-done)
+		r.goesOn(done)
 		assert.False(t, r.a.AppendsWait(1))
 	})
 }
@@ -104,7 +116,7 @@ func TestGrowingBatchWaitsForTheShare(t *testing.T) {
 		r.full[1] = false
 		assert.Equal(t, []int32{1}, r.readyNodes())
 		r.completeAll(r.drain(1))
-		require.NoError(t, <-done)
+		r.goesOn(done)
 	})
 }
 
@@ -122,7 +134,7 @@ func TestWaitingAppendEndsLinger(t *testing.T) {
 		r.busy[1] = 3
 		assert.Equal(t, []int32{0}, partitionsOf(r.drain(1)))
 		r.a.SetShare(1, 1, 1)
-		require.NoError(t, <-done, "a bound that is raised lets those who wait go on")
+		r.goesOn(done) // a bound that is raised lets those who wait go on
 	})
 }
 
@@ -202,13 +214,13 @@ func TestCloseEndsWaitsForTheShare(t *testing.T) {
 }
 
 // S-76: an append that waits for a node's share goes on with the partition's new leader's when it moves, or without a
-// bound while it has none; also one that only comes to wait then.
+// bound while it has none.
 func TestWaitFollowsTheLeader(t *testing.T) {
 	for name, to := range map[string]int32{"another node": 2, "nobody": -1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				md := r.lead(orders, 1, 1, 2)
+				r.lead(orders, 1, 1, 2)
 				r.put(1, 50*kib)
 				r.put(0, 20*kib)
 				r.completeAll(r.drainUpToWith(1, 1<<20, nil))
@@ -220,20 +232,70 @@ func TestWaitFollowsTheLeader(t *testing.T) {
 				old := d.share.Load()
 				r.move(orders, 0, to, 2)
 				r.ready()
-				require.NoError(t, <-done)
+				r.goesOn(done)
 				assert.NotZero(t, old.unsent.Load(), "the old node's share is used up as before")
+			})
+		})
+	}
+}
 
-				at, maxWait := attempt{mayWait: true}, time.Hour
-				began := time.Now()
-				over := func() bool { return d.share.Load() != old }
-				require.NoError(t, old.wait(context.Background(), maxWait, func() {}, over))
-				if to < 0 {
-					require.NoError(t, r.a.admit(context.Background(), r.a.Topic(orders), md, d, nil, shareFull, &at, &maxWait))
+// S-76: the same for one that only comes to wait when the leader has moved: between its look at the share and its wait.
+func TestWaitThatBeginsWhenTheLeaderMoves(t *testing.T) {
+	for name, to := range map[string]int32{"another node": 2, "nobody": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.lead(orders, 1, 1, 2)
+				r.put(1, 50*kib)
+				r.put(0, 20*kib)
+				r.ready()
+				r.a.SetShare(1, 1, 1)
+				var moved bool
+				r.a.cfg.Now = func() time.Time { // asked when the wait begins
+					if !moved && r.a.deque(r.a.Topic(orders), 0, 3).mu.TryLock() {
+						r.a.deque(r.a.Topic(orders), 0, 3).mu.Unlock()
+						moved = true
+						r.move(orders, 0, to, 2)
+						r.ready()
+					}
+					return time.Now()
 				}
+				began := time.Now()
+				_, err := r.try(orders, Record{Partition: 0, Timestamp: 1, Value: make([]byte, 20*kib)}, nil, time.Hour)
+				require.NoError(t, err)
+				assert.True(t, moved)
 				assert.Zero(t, time.Since(began))
 			})
 		})
 	}
+}
+
+// A share that is lost between an attempt and the wait is no bound, and no mishap.
+func TestWaitForAShareThatIsGone(t *testing.T) {
+	r := newRig(t)
+	md := r.lead(orders, 1)
+	topic := r.a.Topic(orders)
+	at, maxWait := attempt{mayWait: true}, time.Hour
+	require.NoError(t, r.a.admit(t.Context(), topic, md, r.a.deque(topic, 0, 1), nil, shareFull, &at, &maxWait))
+}
+
+// A batch that expires makes room in its node's share.
+func TestExpiryMakesRoomInTheShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, withDelivery(time.Second))
+		r.lead(orders, 1, 1)
+		r.full[1] = true
+		r.put(0, 20*kib)
+		r.put(1, 20*kib)
+		r.ready()
+		r.a.SetShare(1, 1, 1)
+		done := r.waiting(Record{Partition: 0, Timestamp: -1, Value: make([]byte, 20*kib)}, time.Hour)
+		r.clock.advance(time.Second)
+		for _, b := range r.a.Expired(r.peek()) {
+			r.a.Fail(b, errExpired, nil)
+		}
+		r.goesOn(done)
+	})
 }
 
 // A record without a partition of its own goes where there is room, whether or not it may wait; it waits only when no

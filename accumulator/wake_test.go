@@ -228,6 +228,23 @@ func TestSleepTakesTheSituationOfNow(t *testing.T) {
 	assert.Equal(t, []int32{0, 1}, partitionsOf(r.drain(1)))
 }
 
+// Somebody who waits for a record of a node that could take nothing when the sender slept last, but can now, has it sent at
+// once: the sender, about to sleep, looks again.
+func TestWaitWhileTheNodeBecomesFree(t *testing.T) {
+	r := sleeper(t, stopped, 10*ms, protocol.CodecNone)
+	h := r.put(0, 10)
+	r.ready()
+	r.sleep(10 * ms)
+	r.a.Awake()
+	r.full[1] = false // an answer has come; another request is in flight
+	r.ready()
+	h.Done()
+	now := r.peek()
+	r.a.SetNode(1, true, 1)
+	assert.False(t, r.a.PrepareSleep(now, now.Add(10*ms)))
+	assert.Equal(t, []int32{1}, r.readyNodes())
+}
+
 // An append that comes while the sender is in the midst of a look is not lost: its deque is on the list, which is what
 // keeps the sender awake, before the mark that says so.
 func TestLookIsSetBehindTheList(t *testing.T) {

@@ -101,10 +101,7 @@ func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceRespons
 	case split:
 		s.split(b, now)
 	case sequenceGap:
-		if s.txn.OutOfOrder(b) == txn.GapInDoubt {
-			s.failBatch(b, code, message, nil, now)
-			return
-		}
+		s.txn.OutOfOrder(b, now, s.cfg.RequestTimeout)
 		s.again(b, code, now)
 	case producerGone:
 		if s.txn.Lost(b, p.LogStartOffset, version >= 5) == txn.LossOfTrack {

@@ -216,6 +216,7 @@ func (r *produceRequest) lost(resp *netclient.Response) {
 		if resp.Written {
 			b.SetMayBeWritten(true)
 			b.SetUnanswered(true)
+			b.SetLostAt(resp.Now)
 		}
 		if b.Done() {
 			continue

@@ -3,6 +3,7 @@ package txn
 import (
 	"log/slog"
 	"math"
+	"time"
 
 	"github.com/kafka-reservoir/producer/accumulator"
 	"github.com/kafka-reservoir/producer/protocol"
@@ -210,22 +211,26 @@ const (
 	// GapCertain: the log lacks what stands before the batch, and the batch. The partition begins anew under the next epoch, with it.
 	GapCertain
 	// GapInDoubt: the log lacks what stands before the batch, but an earlier attempt of the batch was not answered: a slow broker may
-	// still append it, after what is missing. Sending it under another epoch could double it.
+	// still append it, after what is missing. Sending it under another epoch now could double it: it is sent again as it is, until
+	// no attempt can be on its way any more.
 	GapInDoubt
 )
 
-// OutOfOrder judges an answer OUT_OF_ORDER_SEQUENCE to b.
-func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch) Gap {
+// OutOfOrder judges an answer OUT_OF_ORDER_SEQUENCE to b. patience is for how long after its connection was lost an attempt may still
+// be on its way. (Once a batch of the next epoch is in the log, brokers refuse what comes late under the old one; the danger is only what
+// comes before.)
+func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch, now time.Time, patience time.Duration) Gap {
 	p := m.partition(b.TopicPartition())
-	if b.Producer() == p.id && !b.Unanswered() {
-		// Attempts that were answered have done what they did, whatever they were answered: they left nothing in the log.
+	doubt := b.Unanswered() && now.Sub(b.LostAt()) < patience
+	if b.Producer() == p.id && !doubt {
+		// Attempts that were answered, or are long gone, have done what they did: they left nothing in the log.
 		b.SetMayBeWritten(false)
 		p.missing(b.Sequence())
 	}
 	switch {
 	case len(p.inFlight) == 0 || p.inFlight[0] != b:
 		return GapExplained
-	case b.Unanswered():
+	case doubt:
 		return GapInDoubt
 	}
 	if b.Producer() == p.id {
