@@ -32,7 +32,15 @@ var refusals = []protocol.ErrorCode{
 var doubts = []protocol.ErrorCode{
 	protocol.RequestTimedOut, protocol.NotEnoughReplicasAfterAppend, protocol.NetworkException, protocol.KafkaStorageError,
 	protocol.UnknownServerError,
-	protocol.NotLeaderOrFollower, protocol.UnknownTopicOrPartition,
+	protocol.NotLeaderOrFollower, protocol.UnknownTopicOrPartition, // these two with acks=all only, see doubt
+}
+
+// doubt draws one of them.
+func (c *chaos) doubt(t *trigger) protocol.ErrorCode {
+	if !c.p.Config.AcksNone && c.p.Config.Acks != 1 {
+		return pick(t.draw, doubts...)
+	}
+	return pick(t.draw, doubts[:5]...)
 }
 
 // request decides about a request that reached a broker.
@@ -75,7 +83,7 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 	case c.fires(RefuseCode, 1):
 		v.Code = pick(c.kind[RefuseCode].draw, refusals...)
 	case c.fires(DoubtCode, 1):
-		v.Code, v.Append = pick(c.kind[DoubtCode].draw, doubts...), true
+		v.Code, v.Append = c.doubt(&c.kind[DoubtCode]), true
 	case c.fires(PartialCode, 2):
 		c.partial(&v, r)
 	case c.fires(TooLarge, 1):
@@ -104,7 +112,7 @@ func (c *chaos) partial(v *testbroker.Verdict, r *testbroker.Request) {
 		if t.chance(0.5) {
 			pv.Code = pick(t.draw, refusals...)
 		} else {
-			pv.Code, pv.Append = pick(t.draw, doubts...), true
+			pv.Code, pv.Append = c.doubt(t), true
 		}
 		v.Partitions = append(v.Partitions, pv)
 	}

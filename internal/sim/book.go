@@ -49,6 +49,7 @@ type partitionBook struct {
 	log       []*record     // what the log holds, by offset
 	last      int           // the highest number among first copies in it
 	probe     *record       // the last one
+	phantom   bool          // there is no such partition: metadata was damaged
 	forgot    []span        // whose records may be there twice, or out of order: the brokers had forgotten their producer
 	progress  time.Duration // when the newest record that was acknowledged was accepted
 	tail      struct {      // the stamp of the last record in the log
@@ -277,7 +278,7 @@ func (b *Book) inTime(r *record) {
 	if age := r.settled - r.accepted; age > b.p.Config.DeliveryTimeout+b.slack {
 		b.violate("record %d: settled after %v, which is beyond the delivery timeout (%v): %v", r.id, age, b.p.Config.DeliveryTimeout, r.err)
 	}
-	if b.calm > 0 && r.accepted >= b.calm && !b.forced {
+	if b.calm > 0 && !r.part.phantom && r.accepted >= b.calm && !b.forced {
 		if age := r.settled - r.accepted; age > b.patience {
 			b.violate("record %d of %v: settled after %v in a calm world, where %v would do", r.id, r.part, age, b.patience)
 		}
@@ -334,7 +335,7 @@ func (b *Book) checkError(r *record) {
 		if e.Age < c.DeliveryTimeout {
 			b.violate("record %d: its time was up after %v of %v: %v", r.id, e.Age, c.DeliveryTimeout, r.err)
 		}
-		if b.healed > 0 && r.settled > b.healed && b.p.Levels[AllGone] == Off {
+		if b.healed > 0 && !r.part.phantom && r.settled > b.healed && b.p.Levels[AllGone] == Off {
 			b.violate("record %d of %v: given up at %v, though the cluster was well since before %v: %v", r.id, r.part, r.settled, b.healed, r.err)
 		}
 	case c.Retries != 0 && e.Attempts > max(c.Retries, 0) && (!coded || code.Retriable()):

@@ -370,10 +370,16 @@ func (c *chaos) repair() {
 	}
 	up := c.up()
 	if len(up) == 0 {
+		c.down = nil // nobody would call that well
 		for id := int32(1); int(id) <= c.p.Nodes; id++ {
 			c.nodeUp(id)
 		}
 		up = c.up()
+	}
+	for i, id := range c.w.Cluster.NodeIDs() { // a name service tells of nodes that there are
+		if !c.isUp(id) {
+			c.w.Selector.Occupy(bootstrapHost(id), 9092, c.w.Cluster, up[i%len(up)])
+		}
 	}
 	for _, parts := range c.b.parts {
 		for i, p := range parts {

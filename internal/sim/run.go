@@ -308,7 +308,7 @@ func (r *run) finish() {
 			}
 		}
 	}
-	if r.p.calm() && r.b.failed == 0 && r.tap.outOfOrder > 0 {
+	if r.p.calm() && r.w.Metrics.BatchSplitTotal.Load() == 0 && r.b.failed == 0 && r.tap.outOfOrder > 0 {
 		r.b.violate("%d batches out of order in a calm world", r.tap.outOfOrder)
 	}
 }
