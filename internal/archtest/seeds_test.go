@@ -13,9 +13,9 @@ const lastSeed = 104
 
 // noSeedTest are the seed rows that no test shows, with the reason.
 var noSeedTest = map[string]string{
-	"S-09":  "nothing is configured by class name: interceptors are values that the program makes, and New takes as they are",
-	"S-11":  "no component has to be told the cluster's id; the log has it",
-	"S-29":  "transactions come later; a TransactionalID is refused",
+	"S-09": "nothing is configured by class name: interceptors are values that the program makes, and New takes as they are",
+	"S-11": "no component has to be told the cluster's id; the log has it",
+	"S-29": "transactions come later; a TransactionalID is refused",
 }
 
 var seedID = regexp.MustCompile(`\bS-([0-9]{2,3})\b`)
