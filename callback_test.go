@@ -142,10 +142,11 @@ func TestBacklogOfCallbacksIsBounded(t *testing.T) {
 }
 
 // S-18: a callback may send, to its own partition and to a topic that nobody knows yet, and with no memory left: what
-// it waits for is brought by goroutines that do not wait for callbacks. The new record's callback comes later.
+// it waits for is brought by goroutines that do not wait for callbacks, however many of those are due. The new record's
+// callback comes later.
 func TestSendInsideCallback(t *testing.T) {
 	inLab(t, testbroker.Config{AutoCreate: testbroker.AutoCreateLikeKafka}, func(t *testing.T, l *lab) {
-		p := l.texts(t, func(c *producer.Config) { c.BufferMemory = 128 << 10 })
+		p := l.texts(t, func(c *producer.Config) { c.BufferMemory = 16 << 10 })
 		const chains, depth = 20, 10
 		value := strings.Repeat("x", 3000)
 		var done sync.WaitGroup
@@ -176,6 +177,75 @@ func TestSendInsideCallback(t *testing.T) {
 		end(t, p)
 		assert.Len(t, l.Cluster().Records("t", 0), chains*depth)
 		assert.Len(t, l.Cluster().Records("new-7", 0), 1)
+	})
+}
+
+// S-18: with more callbacks due than the bound allows, so that Sends from elsewhere are held up, a callback can still send
+// and wait for the result: nothing that it needs is held up by its own slowness.
+func TestSendAndWaitInsideCallback(t *testing.T) {
+	inLab(t, testbroker.Config{Partitions: 2}, func(t *testing.T, l *lab) {
+		p := l.texts(t, func(c *producer.Config) { c.BufferMemory = 64 << 10 })
+		value := strings.Repeat("x", 1000)
+		var nested, told atomic.Int64
+		began := time.Now()
+		for range 300 {
+			p.SendFunc(t.Context(), text("t", value), func(_ producer.RecordMetadata, err error) {
+				assert.NoError(t, err)
+				_, err = p.Send(context.Background(), text("t", value)).Wait(context.Background())
+				assert.NoError(t, err)
+				nested.Add(1)
+				time.Sleep(time.Millisecond) // slower than the broker
+				told.Add(1)
+			})
+		}
+		require.NoError(t, p.Flush(t.Context()))
+		assert.EqualValues(t, 300, told.Load())
+		assert.EqualValues(t, 300, nested.Load())
+		assert.Less(t, time.Since(began), 5*time.Second)
+		end(t, p)
+	})
+}
+
+// A Send that is held up by callbacks ends with its ctx, with MaxBlock, and when the producer is closed.
+func TestSendsHeldUpByCallbacks(t *testing.T) {
+	inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
+		p := l.texts(t, func(c *producer.Config) { c.BufferMemory, c.MaxBlock = 64<<10, 5*time.Second })
+		value := strings.Repeat("x", 1000)
+		release := make(chan struct{})
+		callback := func(producer.RecordMetadata, error) { <-release }
+		for {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, assert.AnError)
+			f := p.Send(ctx, text("t", value))
+			cancel()
+			p.SendFunc(t.Context(), text("t", value), callback)
+			if returned(f.Done()) {
+				if _, err := f.Wait(t.Context()); err != nil {
+					assert.ErrorIs(t, err, assert.AnError)
+					break
+				}
+			}
+			synctest.Wait()
+		}
+		whole(t, p)
+		began := time.Now()
+		m, err := p.Send(t.Context(), text("t", value)).Wait(t.Context())
+		assert.ErrorIs(t, err, producer.ErrBufferExhausted)
+		assert.ErrorContains(t, err, "callbacks")
+		assert.False(t, m.HasOffset())
+		assert.Equal(t, 5*time.Second, time.Since(began))
+
+		held := async(func() {
+			_, err := p.Send(context.Background(), text("t", value)).Wait(context.Background())
+			assert.ErrorIs(t, err, producer.ErrClosed)
+		})
+		synctest.Wait()
+		began = time.Now()
+		closed := async(func() { assert.NoError(t, p.Close(context.Background())) })
+		<-held
+		assert.Zero(t, time.Since(began))
+		close(release)
+		<-closed
+		end(t, p)
 	})
 }
 

@@ -38,6 +38,7 @@ type engine struct {
 	maxRecord int
 	last      atomic.Pointer[accumulator.View] // the topic sent to last: saves two look-ups for most programs
 	closing   atomic.Bool
+	stopping  chan struct{} // closed when Close was called
 	refusals  atomic.Int64  // callbacks of records that were not accepted, queued
 	closed    chan struct{} // closed when nothing runs any more
 	stop      sync.Once
@@ -56,7 +57,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		set.Logger.Info(n, "client_id", set.ClientID)
 	}
 
-	e := &engine{cfg: set, closed: make(chan struct{}), part: set.Partitioner}
+	e := &engine{cfg: set, stopping: make(chan struct{}), closed: make(chan struct{}), part: set.Partitioner}
 	e.maxRecord = int(min(int64(set.MaxRequestSize), set.BufferMemory))
 	if e.part == nil {
 		e.part = partitioner.Default{IgnoreKeys: set.PartitionerIgnoreKeys}
@@ -70,7 +71,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		OnWaited:    func(d time.Duration) { e.set.BufferPoolWaitTime.Add(int(d)) },
 		OnExhausted: func() { e.set.BufferExhaustedTotal.Add(1) },
 	})
-	e.disp = sender.NewDispatcher(set.BufferMemory, wake)
+	e.disp = sender.NewDispatcher(set.BufferMemory)
 	e.acc = accumulator.New(accumulator.Config{
 		BatchSize:       min(set.BatchSize, set.MaxRequestSize),
 		Linger:          set.Linger,
@@ -264,6 +265,12 @@ func (e *engine) append(ctx context.Context, v *accumulator.View, r *accumulator
 		}
 		return e.refuse(topic, r.Partition, cb, err, future)
 	}
+	if e.disp.Full() {
+		var err error
+		if maxWait, err = e.awaitCallbacks(ctx, maxWait); err != nil {
+			return e.refuse(topic, r.Partition, cb, err, future)
+		}
+	}
 	var c accumulator.Callback
 	if cb != nil {
 		c = callback(cb)
@@ -278,6 +285,39 @@ func (e *engine) append(ctx context.Context, v *accumulator.View, r *accumulator
 // maxRefusals is how many callbacks of records that were never accepted may wait. They hold nothing of the buffer, so that nothing
 // else would bound them while a callback blocks.
 const maxRefusals = 100_000
+
+// awaitCallbacks holds a Send up while too much waits for its callbacks, lest that becomes ever more. What was accepted is
+// sent meanwhile, and a Send inside a callback is not held up: nothing that a callback waits for may wait for callbacks.
+// It returns what is left of maxWait.
+func (e *engine) awaitCallbacks(ctx context.Context, maxWait time.Duration) (time.Duration, error) {
+	if e.disp.InCallback() {
+		return maxWait, nil
+	}
+	began := time.Now()
+	if maxWait > 0 {
+		timer := time.NewTimer(maxWait)
+		defer timer.Stop()
+		for {
+			room := e.disp.Room()
+			if room == nil {
+				return max(maxWait-time.Since(began), 1), nil
+			}
+			select {
+			case <-room:
+				continue
+			case <-ctx.Done():
+				return 0, fmt.Errorf("waiting for callbacks to return: %w", context.Cause(ctx))
+			case <-e.stopping:
+				return 0, ErrClosed
+			case <-timer.C:
+			}
+			break
+		}
+	}
+	e.set.BufferExhaustedTotal.Add(1)
+	return 0, fmt.Errorf("more than %d bytes of records wait for their callbacks to return, for %v: %w",
+		e.cfg.BufferMemory, time.Since(began).Round(time.Millisecond), ErrBufferExhausted)
+}
 
 // refusal is the callback of a record that was never accepted, on its way to the callback goroutine.
 type refusal struct {
@@ -327,6 +367,7 @@ const closeGrace = 50 * time.Millisecond
 func (e *engine) close(ctx context.Context) error {
 	e.closing.Store(true)
 	e.stop.Do(func() {
+		close(e.stopping)
 		e.acc.Close()
 		e.md.Interrupt()
 		if ctx.Err() != nil {

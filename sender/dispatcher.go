@@ -2,6 +2,7 @@ package sender
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -20,17 +21,17 @@ type weighted interface {
 // settled: user code can then be slow, block or send again without stopping the sender, and a
 // partition's callbacks stay in order.
 type Dispatcher struct {
-	limit   int64  // bytes of records that may wait for their callbacks before the sender stops draining
-	relaxed func() // called when the backlog falls below the limit again
-
+	limit   int64 // bytes of records that may wait for their callbacks before appends wait too
 	backlog atomic.Int64
-	full    atomic.Bool
+	full    atomic.Bool   // looked at by every Send
+	self    atomic.Uint64 // the goroutine's id; 0 where there is none
 
 	mu     sync.Mutex // guards the fields below; a leaf
 	queue  []Task
 	asleep bool
 	closed bool
-	wake   func() // ends the sleep
+	room   chan struct{} // closed when full ends; nil while nobody waits for that
+	wake   func()        // ends the sleep
 	done   chan struct{}
 
 	// Owned by the goroutine.
@@ -38,18 +39,18 @@ type Dispatcher struct {
 	at   int // work[at:] is still to be run
 }
 
-// NewDispatcher starts the callback goroutine. relaxed may be nil.
-func NewDispatcher(limit int64, relaxed func()) *Dispatcher {
+// NewDispatcher starts the callback goroutine.
+func NewDispatcher(limit int64) *Dispatcher {
 	alarm := make(chan struct{}, 1)
-	d := NewSteppedDispatcher(limit, relaxed, func() { alarm <- struct{}{} })
+	d := NewSteppedDispatcher(limit, func() { alarm <- struct{}{} })
 	go d.run(alarm) // ends when Close was called and the queue is empty; Done reports it
 	return d
 }
 
 // NewSteppedDispatcher makes a Dispatcher without a goroutine, for simulations: Step stands in for it. wake is called when
 // there is something to do again after Step said that there was not.
-func NewSteppedDispatcher(limit int64, relaxed, wake func()) *Dispatcher {
-	return &Dispatcher{limit: limit, relaxed: relaxed, wake: wake, done: make(chan struct{})}
+func NewSteppedDispatcher(limit int64, wake func()) *Dispatcher {
+	return &Dispatcher{limit: limit, wake: wake, done: make(chan struct{})}
 }
 
 // Enqueue adds a task. It never waits. After the goroutine has ended the task is dropped: false.
@@ -74,8 +75,49 @@ func (d *Dispatcher) Enqueue(t Task) bool {
 	return true
 }
 
-// Full reports whether so much waits for its callbacks that nothing more should be sent.
+// Full reports whether so much waits for its callbacks that no more records should be taken in. What was taken in is
+// sent all the same: the callback that runs may be waiting for it. Any goroutine.
 func (d *Dispatcher) Full() bool { return d.full.Load() }
+
+// Room returns nil unless Full, and otherwise a channel that is closed when Full ends. Any goroutine.
+func (d *Dispatcher) Room() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.full.Load() {
+		return nil
+	}
+	if d.room == nil {
+		d.room = make(chan struct{})
+	}
+	return d.room
+}
+
+// relax ends Full.
+func (d *Dispatcher) relax() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full.Store(false)
+	if d.room != nil {
+		close(d.room)
+		d.room = nil
+	}
+}
+
+// InCallback reports whether the caller is the callback goroutine: what it waits for must not wait for callbacks (S-18).
+// It costs about a microsecond. Any goroutine.
+func (d *Dispatcher) InCallback() bool { return d.self.Load() == goroutineID() }
+
+// goroutineID is the number of the calling goroutine, as its stack trace names it. The runtime tells it in no other way.
+func goroutineID() (id uint64) {
+	var b [64]byte
+	for _, c := range b[len("goroutine "):runtime.Stack(b[:], false)] {
+		if c < '0' || c > '9' {
+			break
+		}
+		id = id*10 + uint64(c-'0')
+	}
+	return id
+}
 
 // Close lets the goroutine end once the queue is empty.
 func (d *Dispatcher) Close() {
@@ -111,6 +153,7 @@ func (d *Dispatcher) Await(ctx context.Context) error {
 }
 
 func (d *Dispatcher) run(alarm <-chan struct{}) {
+	d.self.Store(goroutineID())
 	for {
 		for d.Step() {
 		}
@@ -136,10 +179,7 @@ func (d *Dispatcher) Step() bool {
 	}
 	t.Run()
 	if size > 0 && d.backlog.Add(int64(-size)) <= d.limit/2 && d.full.Load() {
-		d.full.Store(false)
-		if d.relaxed != nil {
-			d.relaxed()
-		}
+		d.relax()
 	}
 	return true
 }

@@ -62,7 +62,6 @@ type Client interface {
 
 // Callbacks is what the sender needs of the goroutine that runs them; *Dispatcher is one.
 type Callbacks interface {
-	Full() bool // so much waits for its callbacks that nothing more should be sent
 	Close()
 }
 
@@ -203,42 +202,38 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	if s.Err() != nil {
 		s.failUndrained(now)
 	}
-	busy := false
-	full := s.disp.Full()
-	if !full {
-		ready := s.acc.Ready(snapshot, now)
-		busy = ready.Busy && s.cfg.Linger > 0
-		sooner(ready.Next)
-		if len(ready.UnknownLeader) > 0 {
-			for _, t := range ready.UnknownLeader {
-				s.md.AddTopic(t, now)
-			}
-			if s.asked != snapshot {
-				s.asked = snapshot
-				s.md.RequestUpdate()
-			}
+	ready := s.acc.Ready(snapshot, now)
+	busy := ready.Busy && s.cfg.Linger > 0
+	sooner(ready.Next)
+	if len(ready.UnknownLeader) > 0 {
+		for _, t := range ready.UnknownLeader {
+			s.md.AddTopic(t, now)
 		}
-		if s.txn != nil && s.txn.NeedsID() && (s.acc.HasUndrained() || len(ready.Nodes) > 0) {
-			sooner(s.fetchProducerID(now))
+		if s.asked != snapshot {
+			s.asked = snapshot
+			s.md.RequestUpdate()
 		}
-		for _, id := range ready.Nodes {
-			node, ok := snapshot.Node(id)
-			if !ok {
-				continue // its partitions are about to be seen without a leader
-			}
-			if !s.client.Ready(node, now) {
-				if d := s.client.PollDelay(id, now); d >= 0 && d < maxSleep {
-					sooner(now.Add(d))
-				}
-				continue
-			}
-			s.sendTo(node.ID, now)
-			if s.client.CanSend(id, now) {
-				continue
-			}
+	}
+	if s.txn != nil && s.txn.NeedsID() && (s.acc.HasUndrained() || len(ready.Nodes) > 0) {
+		sooner(s.fetchProducerID(now))
+	}
+	for _, id := range ready.Nodes {
+		node, ok := snapshot.Node(id)
+		if !ok {
+			continue // its partitions are about to be seen without a leader
+		}
+		if !s.client.Ready(node, now) {
 			if d := s.client.PollDelay(id, now); d >= 0 && d < maxSleep {
 				sooner(now.Add(d))
 			}
+			continue
+		}
+		s.sendTo(node.ID, now)
+		if s.client.CanSend(id, now) {
+			continue
+		}
+		if d := s.client.PollDelay(id, now); d >= 0 && d < maxSleep {
+			sooner(now.Add(d))
 		}
 	}
 
@@ -253,9 +248,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	}
 	s.refreshNodes(now)
 	s.cfg.Metrics.RequestsInFlight.Set(int64(s.client.InFlight()))
-	// With too many callbacks to run, what came in since is not looked at: only the dispatcher's word that it has caught
-	// up helps, and looking again at once for anything else would be a spin.
-	if !full && !s.acc.PrepareSleep(now, now.Add(timeout)) {
+	if !s.acc.PrepareSleep(now, now.Add(timeout)) {
 		timeout = 0
 	}
 	slept := now

@@ -142,7 +142,7 @@ func New(cfg Config) (*World, error) {
 	wake := w.Selector.Wakeup
 	var callbacks sender.Callbacks = idle{}
 	if cfg.Callbacks != nil {
-		w.Disp = sender.NewSteppedDispatcher(cfg.BufferMemory, wake, func() { w.Selector.In(0, w.runCallbacks) })
+		w.Disp = sender.NewSteppedDispatcher(cfg.BufferMemory, func() { w.Selector.In(0, w.runCallbacks) })
 		callbacks = w.Disp
 		w.runCallbacks() // asleep from the start
 	}
@@ -229,8 +229,7 @@ func (w *World) runCallbacks() {
 // idle stands in for the callback goroutine: callbacks run at once.
 type idle struct{}
 
-func (idle) Full() bool { return false }
-func (idle) Close()     {}
+func (idle) Close() {}
 
 // Now is the virtual time.
 func (w *World) Now() time.Time { return w.Selector.Now() }
