@@ -425,8 +425,9 @@ func TestResultCarriesSizesAndPlace(t *testing.T) {
 	}
 }
 
-// S-64, MRB-06: a record that does not fit closes the batch as it is: nothing of it is lost or added, and memory
-// that it had and did not use goes back.
+// S-64, PB-08, MRB-06, MRB-12, MRB-13: a record that does not fit closes the batch as it is: nothing of it is lost or added,
+// nothing comes into it afterwards, and memory that it had and did not use goes back. (Java's builder raises when it is written
+// to out of order or after its end. Here only its deque has it, which counts the records and knows the end.)
 func TestClosedBatchKeepsOnlyWhatItUses(t *testing.T) {
 	r := newRig(t, withBatch(40*kib), withLinger(time.Hour))
 	r.lead(orders, 1)
@@ -442,8 +443,10 @@ func TestClosedBatchKeepsOnlyWhatItUses(t *testing.T) {
 	r.read(b)
 }
 
-// Architecture 3.11: a batch's memory follows its contents, not batch.size: it begins with a small slab, or with what
-// the partition's last batch had. (Java takes batch.size for each.)
+// Architecture 3.11, ACC-35: a batch's memory follows its contents, not batch.size: it begins with a small slab, or with what
+// the partition's last batch had, and grows slab by slab, the header counted once. (Java takes batch.size for each. Its chunked
+// strategy begins another batch where the buffer refuses a chunk; here the append waits for it, since the batch that it
+// would close early is what it waits for.)
 func TestMemoryFollowsContents(t *testing.T) {
 	r := newRig(t, withBatch(512*kib), withLinger(time.Hour))
 	r.lead(orders, 1, 1)

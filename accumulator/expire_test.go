@@ -136,7 +136,7 @@ func TestExpiredOrDrained(t *testing.T) {
 	r.empty()
 }
 
-// The oldest go first, and those behind that are not due stay; what comes after them in their partition can be sent.
+// S-82: the oldest go first, and those behind that are not due stay; what comes after them in their partition can be sent.
 func TestExpiredOldestFirst(t *testing.T) {
 	r := newRig(t, withDelivery(time.Second), withBatch(1))
 	r.lead(orders, 1, 1)

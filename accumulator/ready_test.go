@@ -15,7 +15,8 @@ import (
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
-// S-71, S-72, ACC-11: each reason alone makes a node ready, and without one it is not.
+// S-71, S-72, ACC-11, ACC-18: each reason alone makes a node ready, and without one it is not. (A transaction that completes will
+// be one more when there are transactions.)
 func TestReadyReasons(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

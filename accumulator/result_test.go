@@ -101,7 +101,7 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// PB-01 to PB-04 (deviation): Java's batch takes a second verdict, and ignores it or throws. Here the sender asks Done first,
+// PB-01, PB-02, PB-03, PB-04 (deviation): Java's batch takes a second verdict, and ignores it or throws. Here the sender asks Done first,
 // and a batch that ended in flight stays Done until the last answer that is due has come (InFlight, Forget), so that it
 // can. That there is never a second one is an invariant; without the checks it changes nothing.
 func TestNoSecondVerdict(t *testing.T) {
