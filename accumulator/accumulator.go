@@ -49,7 +49,7 @@ type Config struct {
 	Logger *slog.Logger         // nil: silent
 	Done   func(*ProducerBatch) // a batch whose callbacks are due: must lead to its Run, once, in order
 
-	// OnSplit is told of each batch split, OnExpired of batches that ended by the delivery timeout. May be nil.
+	// OnSplit is told of each batch that was split. May be nil.
 	OnSplit func(b *ProducerBatch, parts int)
 }
 

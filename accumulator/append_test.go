@@ -443,6 +443,32 @@ func TestClosedBatchKeepsOnlyWhatItUses(t *testing.T) {
 	r.read(b)
 }
 
+// S-61, S-64: a batch that was granted more than it came to use, because another append had begun it meanwhile, gives that
+// back when it is closed.
+func TestSurplusGrantGoesBack(t *testing.T) {
+	r := newRig(t, withBatch(64*kib), withLinger(time.Hour))
+	md := r.lead(orders, 1)
+	topic := r.a.Topic(orders)
+	r.put(0, 3*kib)
+	granted, ok := r.pool.TryAllocate(nil, 48*kib, false)
+	require.True(t, ok)
+	at := attempt{granted: granted}
+	d := r.a.deque(topic, 0, 1)
+	d.mu.Lock()
+	v := r.a.tryAppend(d, topic, md, nil, &Record{Timestamp: -1, Value: make([]byte, 20*kib)}, &at)
+	d.mu.Unlock()
+	require.Equal(t, appended, v)
+	assert.EqualValues(t, 64*kib, r.pool.Total()-r.pool.Available())
+	r.put(0, 20*kib) // which fills what there is of it
+	assert.EqualValues(t, 64*kib, r.pool.Total()-r.pool.Available())
+	r.a.StartClosing()
+	b := r.drainOne(1)
+	assert.EqualValues(t, 48*kib, r.pool.Total()-r.pool.Available())
+	r.read(b)
+	r.a.Complete(b, 0, -1)
+	r.empty()
+}
+
 // Architecture 3.11, ACC-35: a batch's memory follows its contents, not batch.size: it begins with a small slab, or with what
 // the partition's last batch had, and grows slab by slab, the header counted once. (Java takes batch.size for each. Its chunked
 // strategy begins another batch where the buffer refuses a chunk; here the append waits for it, since the batch that it

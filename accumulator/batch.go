@@ -377,7 +377,7 @@ func (b *ProducerBatch) moveShare(s *share) {
 }
 
 // Run tells every record's callback what became of it, in order. The dispatcher's, once, for a batch
-// that Config.Dispatch was given.
+// that Config.Done was given.
 func (b *ProducerBatch) Run() {
 	tp := b.d.tp
 	for i := range b.slots {

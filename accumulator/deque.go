@@ -264,14 +264,6 @@ func (l *dequeList) unlink(d *deque) {
 	l.n--
 }
 
-func (l *dequeList) pop() *deque {
-	d := l.head
-	if d != nil {
-		l.unlink(d)
-	}
-	return d
-}
-
 // place moves d to l; nil takes it out of every list.
 func (d *deque) place(l *dequeList) {
 	if d.in == l && l != nil {

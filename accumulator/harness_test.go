@@ -146,7 +146,8 @@ func (r *rig) describe(topic string, parts []protocol.MetadataResponsePartition)
 	}
 	resp := &protocol.MetadataResponse{}
 	for id := range int32(10) {
-		resp.Brokers = append(resp.Brokers, protocol.MetadataResponseBroker{NodeID: id, Host: "broker", Port: 9092 + id})
+		rack := []string{"even", "odd"}[id%2]
+		resp.Brokers = append(resp.Brokers, protocol.MetadataResponseBroker{NodeID: id, Host: "broker", Port: 9092 + id, Rack: &rack})
 	}
 	for i := range r.topics {
 		// The response is kept by metadata: each gets partitions of its own.

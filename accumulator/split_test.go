@@ -300,10 +300,16 @@ func TestPartsFailAndExpire(t *testing.T) {
 	for range 8 {
 		r.record(orders, Record{Timestamp: 1, Value: noise(100)}, cb)
 	}
-	parts := r.split(r.drainOne(1))
-	require.GreaterOrEqual(t, len(parts), 2)
-	why := errors.New("why")
 	b := r.drainOne(1)
+	b.SetMayBeWritten(true)
+	parts := r.split(b)
+	require.GreaterOrEqual(t, len(parts), 2)
+	for _, p := range parts {
+		assert.True(t, p.Tainted(), "what may have been written of the batch, may have been of them")
+		assert.False(t, p.MayBeWritten())
+	}
+	why := errors.New("why")
+	b = r.drainOne(1)
 	n := int(b.Count())
 	r.a.Fail(b, errRefused, nil)
 	r.a.Mute(parts[1])

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kafka-reservoir/producer/metadata"
 )
 
 // inTurn is a random source that draws 1, 2, 0, 1, 2, ... of three.
@@ -168,6 +170,30 @@ func TestLoadOfATopicThatGrows(t *testing.T) {
 	r.ready()
 	draw = 0
 	assert.Equal(t, []int{2, 2, 2, 2}, r.draws(8))
+}
+
+// BIP-05, BIP-06, KIP-1123: with a rack of our own, records stay on leaders in it, weighed by the queues of these alone.
+func TestAdaptiveChoiceWithinTheRack(t *testing.T) {
+	draw := 0
+	r := newRig(t, withBatch(1), withLinger(time.Hour), func(c *Config) {
+		c.Adaptive = true
+		c.Rand = func(n int) int { draw++; return (draw - 1) % n }
+	})
+	r.md = metadata.New(metadata.Config{Rack: "odd"})
+	r.lead(orders, 1, 2, 3, 4)
+	for p, n := range []int{1, 9, 3, 9} {
+		for range n {
+			r.put(int32(p), 1)
+		}
+	}
+	r.ready()
+	draw = 0
+	assert.Equal(t, []int{6, 0, 2, 0}, r.draws(8))
+	r.move(orders, 0, 2, 2)
+	r.move(orders, 2, 4, 2)
+	r.ready() // none is left in the rack
+	draw = 0
+	assert.Equal(t, []int{9, 1, 7, 1}, r.draws(18))
 }
 
 // ACC-26: partitions of a node that has had something to be sent, and could take nothing, for longer than the
