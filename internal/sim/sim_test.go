@@ -15,7 +15,7 @@ func seeds(t *testing.T) int {
 	if s == "" {
 		switch {
 		case raceEnabled:
-			return 30
+			return 10
 		case testing.Short():
 			return 50
 		}
@@ -46,7 +46,7 @@ func TestWorlds(t *testing.T) {
 func TestSameSeedSameDigest(t *testing.T) {
 	n := 40
 	if raceEnabled {
-		n = 8
+		n = 3
 	}
 	one := Swarm{First: 1, Seeds: n, Workers: 1}.Run()
 	two := Swarm{First: 1, Seeds: n, Workers: 4}.Run()
