@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/testbroker"
@@ -64,6 +65,12 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 		return testbroker.MuteBefore()
 	case c.hostile(&v, r):
 		return v
+	case produce && c.kind[WrongCorrelation].level != Off:
+		conn := r.Conn
+		v.Rewrite = func(f []byte) []byte {
+			c.answered[conn] = slices.Clone(f)
+			return f
+		}
 	}
 	if c.fires(HoldAnswer, 1) {
 		v.Hold = c.kind[HoldAnswer].wait(c)
@@ -75,6 +82,9 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 		t := &c.kind[Throttle]
 		v.Throttle = t.between(time.Millisecond, time.Second).Truncate(time.Millisecond)
 		v.ThrottleOnly = t.chance(0.5)
+	}
+	if produce && c.fires(OtherOrder, 5) {
+		v.Edit = c.shuffle
 	}
 	switch {
 	case r.API == protocol.KeyInitProducerID && c.fires(NoProducerID, 40):
@@ -98,6 +108,18 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 		c.repeated(&v, r)
 	}
 	return v
+}
+
+// shuffle changes the order of what a response names.
+func (c *chaos) shuffle(m protocol.Message) {
+	d := c.kind[OtherOrder].draw
+	if resp, ok := m.(*protocol.ProduceResponse); ok {
+		d.Shuffle(len(resp.Topics), func(i, j int) { resp.Topics[i], resp.Topics[j] = resp.Topics[j], resp.Topics[i] })
+		for i := range resp.Topics {
+			p := resp.Topics[i].Partitions
+			d.Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
+		}
+	}
 }
 
 // partial answers errors for some partitions of a request.
@@ -163,7 +185,11 @@ func (c *chaos) hostile(v *testbroker.Verdict, r *testbroker.Request) bool {
 		return rewrite(func(f []byte) []byte { return append([]byte{0xff, 0xff, 0xff, 0xf0}, f[4:]...) })
 	case c.fires(WrongCorrelation, 1):
 		d := c.kind[WrongCorrelation].draw
+		last := c.answered[r.Conn]
 		return rewrite(func(f []byte) []byte {
+			if last != nil && d.chance(0.5) {
+				return append(slices.Clone(last), f...) // the answer before once more
+			}
 			if len(f) >= 8 {
 				binary.BigEndian.PutUint32(f[4:], binary.BigEndian.Uint32(f[4:])+1+uint32(d.IntN(3)))
 			}

@@ -44,15 +44,19 @@ type Book struct {
 type partitionBook struct {
 	topic     string
 	partition int32
-	sent      int           // records accepted
-	called    int           // number of the last record called back
-	log       []*record     // what the log holds, by offset
-	last      int           // the highest number among first copies in it
-	probe     *record       // the last one
-	phantom   bool          // there is no such partition: metadata was damaged
-	forgot    []span        // whose records may be there twice, or out of order: the brokers had forgotten their producer
-	progress  time.Duration // when the newest record that was acknowledged was accepted
-	tail      struct {      // the stamp of the last record in the log
+	sent      int       // records accepted
+	called    int       // number of the last record called back
+	log       []*record // what the log holds, by offset
+	last      int       // the highest number among first copies in it
+	probe     *record   // the last one
+	phantom   bool      // there is no such partition: metadata was damaged
+	// What the client believes of its leader.
+	epoch    int32
+	topicID  protocol.UUID
+	news     int           // metadata answers when it began to
+	forgot   []span        // whose records may be there twice, or out of order: the brokers had forgotten their producer
+	progress time.Duration // when the newest record that was acknowledged was accepted
+	tail     struct {      // the stamp of the last record in the log
 		id       protocol.ProducerID
 		sequence int32
 	}

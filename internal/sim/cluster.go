@@ -56,6 +56,9 @@ func (c *chaos) someNode(t *trigger) int32 {
 
 // lead makes node the leader of a partition.
 func (c *chaos) lead(p *partitionBook, node int32) {
+	if node > 0 && !c.isUp(node) {
+		return
+	}
 	was, _ := c.w.Cluster.Leader(p.topic, p.partition)
 	if was != node && c.p.Config.Cluster.Model != testbroker.Strict {
 		c.b.forget(p) // the new leader knows no producers

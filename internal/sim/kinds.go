@@ -36,6 +36,7 @@ const (
 	TooLarge      // batches are refused as too large
 	Throttle      // a broker asks to be left alone
 	NoProducerID  // InitProducerId is refused for now
+	OtherOrder    // answers name partitions in another order than requests
 	DuplicateCode // a repeated batch is answered DUPLICATE_SEQUENCE_NUMBER
 
 	// In the cluster.
@@ -84,7 +85,7 @@ var kindNames = [kinds]string{
 	"break-request", "lose-request", "late-request", "half-open", "slow-reader", "break-answer", "trickle", "late-answer",
 	"refuse-connect", "hang-connect",
 	"drop-before", "drop-after", "cut-answer", "hold-answer", "delay-append", "swallow", "accept-close", "deaf-broker",
-	"refuse-code", "doubt-code", "partial-code", "too-large", "throttle", "no-producer-id", "duplicate-code",
+	"refuse-code", "doubt-code", "partial-code", "too-large", "throttle", "no-producer-id", "other-order", "duplicate-code",
 	"leader-move", "leader-flap", "stale-metadata", "leaderless", "broker-bounce", "other-address", "other-cluster", "replace-all",
 	"restart-all", "gone-for-good", "recreate-topic", "unclean", "expire-producer", "expire-and-flap",
 	"tls-alert", "http-answer", "huge-frame", "negative-frame", "wrong-correlation", "truncated-body", "huge-array",

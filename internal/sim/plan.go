@@ -117,6 +117,10 @@ func Draw(seed uint64, o Options) Plan {
 	if p.Spread != byApplication {
 		p.Rate = min(p.Rate, p.capacity()/float64(p.Partitions)/2) // many keys are the same
 	}
+	// So does one in which a burst takes longer than the delivery timeout.
+	for p.Burst > 1 && p.burstTime() > p.Config.DeliveryTimeout/3 {
+		p.Burst /= 2
+	}
 	if p.Callback > 0 {
 		p.Callback = min(p.Callback, time.Duration(0.3*float64(time.Second)/p.Rate))
 	}
@@ -251,6 +255,11 @@ func (p *Plan) capacity() float64 {
 	}
 	perBatch := max(float64(batch)/size, 1)
 	return float64(p.Partitions) * perBatch / p.roundTrip().Seconds() / trips
+}
+
+// burstTime is what it takes to send a few bursts to one partition.
+func (p *Plan) burstTime() time.Duration {
+	return time.Duration(float64(2*p.Burst*p.Senders*p.Partitions) / p.capacity() * float64(time.Second))
 }
 
 // maxMessage is the largest batch that the brokers take.

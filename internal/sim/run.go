@@ -5,7 +5,9 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/kafka-reservoir/producer/bufferpool"
 	"github.com/kafka-reservoir/producer/internal/testbroker"
+	"github.com/kafka-reservoir/producer/metadata"
 )
 
 // Result is what became of a plan.
@@ -30,9 +32,10 @@ type run struct {
 	c   *chaos
 	a   *app
 
-	ends     time.Duration // when the producer has to be closed at the latest; 0: nobody has closed it
-	breaches int64         // of the protocol, told already
-	told     int64         // entries of the journal that were traced
+	ends     time.Duration      // when the producer has to be closed at the latest; 0: nobody has closed it
+	breaches int64              // of the protocol, told already
+	told     int64              // entries of the journal that were traced
+	view     *metadata.Snapshot // seen by check
 	rand     draw
 }
 
@@ -154,12 +157,18 @@ func (r *run) patience() time.Duration {
 	p, c := r.p, &r.w.Config
 	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available()) / float64(p.Bandwidth)
 	backlog += float64(r.b.open) / p.capacity()
-	d := 2*c.RequestTimeout + 2*c.SetupTimeoutMax + 2*c.ReconnectBackoffMax + 8*c.RetryBackoffMax + max(c.Linger, 0) +
+	d := 2*c.RequestTimeout + 2*c.SetupTimeoutMax + 2*c.ReconnectBackoffMax + 8*c.RetryBackoffMax + r.lingers() +
 		40*p.MaxLatency + p.Config.Cluster.LeaderDelay + 3*time.Second + time.Duration(backlog*float64(time.Second))
 	if p.Callback > 0 {
 		d += 20 * time.Second // the sender waits while too many callbacks do
 	}
 	return d
+}
+
+// lingers is how long it takes until every partition had its turn in the buffer, if each keeps it for a whole linger.
+func (r *run) lingers() time.Duration {
+	rounds := 1 + int64(r.p.Partitions)*bufferpool.SlabSize/r.p.Config.BufferMemory
+	return max(r.w.Config.Linger, 0) * time.Duration(rounds)
 }
 
 // heal ends all faults, and holds the engine to what it then must do.
@@ -206,8 +215,7 @@ func (r *run) beCalm(in time.Duration) {
 		return // then the callbacks do
 	}
 	c := &r.w.Config
-	r.b.flushPatience = 2*time.Second + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay +
-		time.Duration(float64(2*r.p.Burst*r.p.Senders*r.p.Partitions)/r.p.capacity()*float64(time.Second))
+	r.b.flushPatience = 2*time.Second + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay + r.p.burstTime()
 	r.b.patience = r.b.flushPatience + max(c.Linger, 0)
 	r.w.Selector.In(in, func() { r.b.calm = r.w.Selector.Since() })
 }
@@ -259,12 +267,41 @@ func (r *run) check() {
 			r.b.violate("the brokers complain: %v", v)
 		}
 	}
+	r.checkView()
 	free, total := w.Pool.Available(), w.Pool.Total()
 	if free < 0 || free > total {
 		r.b.violate("%d of %d bytes of memory are free", free, total)
 	}
 	if free < total && w.Selector.Held() == 0 && len(w.Selector.events) == 0 && !w.Acc.HasIncomplete() {
 		r.b.violate("nothing is open and nothing on its way, yet %d bytes of memory are not given back", total-free)
+	}
+}
+
+// checkView looks at what the client makes of metadata: the leader epoch of a partition never goes back, unless the topic is
+// another one, or brokers have insisted.
+func (r *run) checkView() {
+	v := r.w.Metadata.Snapshot()
+	if v == r.view || r.p.Levels[FuzzedMetadata] != Off {
+		return
+	}
+	r.view = v
+	for i, name := range r.b.topics {
+		t := v.Topic(name)
+		if t == nil {
+			continue
+		}
+		for k, p := range r.b.parts[i] {
+			epoch := t.LeaderEpoch(int32(k))
+			if epoch < 0 {
+				continue
+			}
+			if epoch < p.epoch && p.topicID == t.ID && r.tap.news-p.news < 5 {
+				r.b.violate("%v: leader epoch %d after %d, on the word of %d answers", p, epoch, p.epoch, r.tap.news-p.news)
+			}
+			if epoch != p.epoch || p.topicID != t.ID {
+				p.epoch, p.topicID, p.news = epoch, t.ID, r.tap.news
+			}
+		}
 	}
 }
 

@@ -18,8 +18,11 @@ type tap struct {
 	seen  map[stampKey]*stamp
 	state map[epochKey]*epochState
 
+	quiet map[int32]time.Duration // until when a node wants to be left alone
+
 	metadata, producerIDs, dials rate
 	outOfOrder                   int // answers that said so
+	news                         int // metadata answers
 
 	req  protocol.ProduceRequest
 	resp protocol.ProduceResponse
@@ -70,12 +73,16 @@ type epochKey struct {
 type epochState struct {
 	acked    bool
 	inFlight int
+	next     int32 // behind the last one that was sent
 }
+
+// before compares sequences, which wrap.
+func before(a, b int32) bool { return a != b && (uint32(b)-uint32(a))&0x7fffffff < 1<<30 }
 
 func newTap(b *Book) *tap {
 	return &tap{
 		b: b, ids: map[protocol.UUID]string{}, asked: map[testbroker.ConnID]*dialogue{},
-		seen: map[stampKey]*stamp{}, state: map[epochKey]*epochState{},
+		seen: map[stampKey]*stamp{}, state: map[epochKey]*epochState{}, quiet: map[int32]time.Duration{},
 	}
 }
 
@@ -94,6 +101,9 @@ func (t *tap) sent(node int32, c testbroker.ConnID, f protocol.Frame) {
 		api:     protocol.APIKey(binary.BigEndian.Uint16(frame)),
 		version: int16(binary.BigEndian.Uint16(frame[2:])),
 		corr:    int32(binary.BigEndian.Uint32(frame[4:])),
+	}
+	if s.now < t.quiet[node] {
+		t.b.violate("node %d: a request, though it wants to be left alone until %v", node, t.quiet[node])
 	}
 	d := t.asked[c]
 	if d == nil {
@@ -184,6 +194,12 @@ func (t *tap) batch(a *asked, p *partitionBook, h protocol.BatchHeader) {
 	s.sends++
 	s.waiting++
 	st := t.epoch(p, id)
+	if h.BaseSequence != st.next && s.sends == 1 && before(st.next, h.BaseSequence) {
+		t.b.violate("a batch of %v, producer %d/%d, with sequence %d, though nothing was sent yet from %d on", p, id.ID, id.Epoch, h.BaseSequence, st.next)
+	}
+	if end := protocol.AddSequence(h.BaseSequence, h.Count); before(st.next, end) {
+		st.next = end
+	}
 	st.inFlight++
 	if !st.acked && st.inFlight > 1 {
 		t.b.violate("%d batches of %v in flight under producer %d/%d, of which none was acknowledged yet", st.inFlight, p, id.ID, id.Epoch)
@@ -210,7 +226,7 @@ func (t *tap) epoch(p *partitionBook, id protocol.ProducerID) *epochState {
 }
 
 // received looks at an answer.
-func (t *tap) received(_ int32, c testbroker.ConnID, payload []byte) {
+func (t *tap) received(node int32, c testbroker.ConnID, payload []byte) {
 	d := t.asked[c]
 	if d == nil || d.deaf || len(d.q) == 0 {
 		return
@@ -221,11 +237,30 @@ func (t *tap) received(_ int32, c testbroker.ConnID, payload []byte) {
 		d.deaf = true
 		return
 	}
-	if a.api == protocol.KeyProduce {
+	var throttle int32
+	switch a.api {
+	case protocol.KeyProduce:
 		if t.resp.ReadFrom(body, a.version) != nil || !t.answers(&a) {
 			d.deaf = true // the client believes nothing of it
 			return
 		}
+		if a.version >= 6 {
+			throttle = t.resp.ThrottleTimeMs
+		}
+	case protocol.KeyMetadata:
+		var resp protocol.MetadataResponse
+		if resp.ReadFrom(body, a.version) != nil {
+			d.deaf = true
+			return
+		}
+		t.news++
+		if a.version >= 6 {
+			throttle = resp.ThrottleTimeMs
+		}
+	}
+	if throttle > 0 {
+		until := t.b.w.Selector.now + min(time.Duration(throttle)*time.Millisecond, time.Minute)
+		t.quiet[node] = max(t.quiet[node], until)
 	}
 	d.q = append(d.q[:0], d.q[1:]...)
 }
