@@ -38,6 +38,9 @@ func (c *Cluster) answerLocked(k *conn, j *job, resp protocol.Message) {
 	if k.muted {
 		return
 	}
+	if r, ok := resp.(*protocol.ProduceResponse); ok && v.Shuffle != nil {
+		c.outsideLocked(func() { shuffle(r, v.Shuffle) })
+	}
 	if v.Edit != nil {
 		c.outsideLocked(func() { v.Edit(resp) })
 	}
@@ -57,6 +60,15 @@ func (c *Cluster) answerLocked(k *conn, j *job, resp protocol.Message) {
 	c.writeAtLocked(k, at, frame, j.entry)
 	if v.Cut > 0 {
 		c.closeAtLocked(k, at, max(v.Drop, DropFIN))
+	}
+}
+
+// shuffle changes the order of what r names.
+func shuffle(r *protocol.ProduceResponse, by func(n int, swap func(i, j int))) {
+	by(len(r.Topics), func(i, j int) { r.Topics[i], r.Topics[j] = r.Topics[j], r.Topics[i] })
+	for i := range r.Topics {
+		p := r.Topics[i].Partitions
+		by(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
 	}
 }
 

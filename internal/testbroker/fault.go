@@ -86,6 +86,9 @@ type Verdict struct {
 	Throttle time.Duration
 	// ThrottleOnly puts the throttle time into the answer and serves the connection on.
 	ThrottleOnly bool
+	// Shuffle puts the topics and partitions of a Produce answer into another order, by rand.Shuffle or the like. They say the
+	// same then.
+	Shuffle func(n int, swap func(i, j int))
 	// Edit changes the decoded answer before it is encoded.
 	Edit func(protocol.Message)
 	// Rewrite changes the encoded answer, length prefix included; what it returns is written instead.
@@ -125,6 +128,7 @@ func (v Verdict) String() string {
 	}
 	say(v.Hold > 0, "hold %v", v.Hold)
 	say(v.Throttle > 0, "throttle %v", v.Throttle)
+	say(v.Shuffle != nil, "shuffle")
 	say(v.Edit != nil, "edit")
 	say(v.Rewrite != nil, "rewrite")
 	say(v.Trickle > 0, "trickle %d", v.Trickle)
