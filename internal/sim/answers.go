@@ -65,12 +65,6 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 		return testbroker.MuteBefore()
 	case c.hostile(&v, r):
 		return v
-	case produce && c.kind[WrongCorrelation].level != Off:
-		conn := r.Conn
-		v.Rewrite = func(f []byte) []byte {
-			c.answered[conn] = slices.Clone(f)
-			return f
-		}
 	}
 	if c.fires(HoldAnswer, 1) {
 		v.Hold = c.kind[HoldAnswer].wait(c)
@@ -84,7 +78,7 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 		v.ThrottleOnly = t.chance(0.5)
 	}
 	if produce && c.fires(OtherOrder, 5) {
-		v.Edit = c.shuffle
+		v.Shuffle = c.kind[OtherOrder].Shuffle
 	}
 	switch {
 	case r.API == protocol.KeyInitProducerID && c.fires(NoProducerID, 40):
@@ -108,18 +102,6 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 		c.repeated(&v, r)
 	}
 	return v
-}
-
-// shuffle changes the order of what a response names.
-func (c *chaos) shuffle(m protocol.Message) {
-	d := c.kind[OtherOrder].draw
-	if resp, ok := m.(*protocol.ProduceResponse); ok {
-		d.Shuffle(len(resp.Topics), func(i, j int) { resp.Topics[i], resp.Topics[j] = resp.Topics[j], resp.Topics[i] })
-		for i := range resp.Topics {
-			p := resp.Topics[i].Partitions
-			d.Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
-		}
-	}
 }
 
 // partial answers errors for some partitions of a request.
@@ -185,7 +167,7 @@ func (c *chaos) hostile(v *testbroker.Verdict, r *testbroker.Request) bool {
 		return rewrite(func(f []byte) []byte { return append([]byte{0xff, 0xff, 0xff, 0xf0}, f[4:]...) })
 	case c.fires(WrongCorrelation, 1):
 		d := c.kind[WrongCorrelation].draw
-		last := c.answered[r.Conn]
+		last := c.w.Selector.lastReply(r.Conn)
 		return rewrite(func(f []byte) []byte {
 			if last != nil && d.chance(0.5) {
 				return append(slices.Clone(last), f...) // the answer before once more

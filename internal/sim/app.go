@@ -167,6 +167,15 @@ func (a *app) try(d draw, topic int, r *record, rec *accumulator.Record, tries i
 		r.refused = true
 		return false
 	}
+	if resume != nil && a.w.Disp.Full() {
+		// So many callbacks are due that the facade lets nobody in but those who run them.
+		a.full++
+		if a.p.Blocking {
+			return again(time.Millisecond)
+		}
+		r.refused = true
+		return false
+	}
 	ctx, wait := context.Background(), time.Duration(0)
 	if a.p.Blocking || a.c.fires(Cancel, 5) {
 		ctx, wait = a.cancelled, time.Hour // begins to wait, and gives up
@@ -256,7 +265,7 @@ func (a *app) flushed(r *record) {
 			f.left--
 		}
 		if f.left == 0 && !f.done {
-			if took := a.w.Selector.Since() - f.began; a.b.calm > 0 && a.p.Levels[FuzzedMetadata] == Off && f.began >= a.b.calm && took > a.b.flushPatience {
+			if took := a.w.Selector.Since() - f.began; a.b.calm > 0 && a.p.Callback == 0 && a.p.Levels[FuzzedMetadata] == Off && f.began >= a.b.calm && took > a.b.flushPatience {
 				a.b.violate("a flush took %v in a calm world, where %v would do", took, a.b.flushPatience)
 			}
 			a.endFlush(f)

@@ -27,8 +27,6 @@ type chaos struct {
 	nodes []brokerState
 	addr  int // addresses given out so far
 	other *testbroker.Cluster
-
-	answered map[testbroker.ConnID][]byte // the last Produce response of each connection, while WrongCorrelation is on
 }
 
 // brokerState is what is known of a broker, by id-1.
@@ -49,7 +47,7 @@ type trigger struct {
 const maxDelay = 8 * time.Second
 
 func newChaos(w *World, p *Plan, b *Book, t *tap) *chaos {
-	c := &chaos{w: w, p: p, b: b, tap: t, answered: map[testbroker.ConnID][]byte{}, from: p.Warmup, until: p.Warmup + p.Faults}
+	c := &chaos{w: w, p: p, b: b, tap: t, from: p.Warmup, until: p.Warmup + p.Faults}
 	for _, id := range w.Cluster.NodeIDs() {
 		host, _ := Address(id)
 		c.nodes = append(c.nodes, brokerState{host: host})

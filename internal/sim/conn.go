@@ -33,6 +33,7 @@ type conn struct {
 	corr     int32
 	versions *protocol.ApiVersionsResponse // the answer, while the cluster is asked for
 
+	last    []byte        // what the broker wrote last
 	stream  []byte        // bytes that arrived and are no whole frame yet
 	outward time.Duration // when the last bytes arrive at the broker: one connection keeps its order
 	inward  time.Duration // and at the client
@@ -156,6 +157,7 @@ func (c *conn) back(late time.Duration) time.Duration {
 // reply brings bytes of the broker to the client.
 func (c *conn) reply(b []byte) {
 	s := c.s
+	c.last = b
 	var f ReadFault
 	if s.Network.Read != nil {
 		f = s.Network.Read(c.node.ID, len(b))
@@ -182,6 +184,14 @@ func (s *Selector) byConn(id testbroker.ConnID) *conn {
 		if c.id == id {
 			return c
 		}
+	}
+	return nil
+}
+
+// lastReply is what the broker wrote last on a connection.
+func (s *Selector) lastReply(id testbroker.ConnID) []byte {
+	if c := s.byConn(id); c != nil {
+		return c.last
 	}
 	return nil
 }

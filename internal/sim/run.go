@@ -157,12 +157,8 @@ func (r *run) patience() time.Duration {
 	p, c := r.p, &r.w.Config
 	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available()) / float64(p.Bandwidth)
 	backlog += float64(r.b.open) / p.capacity()
-	d := 2*c.RequestTimeout + 2*c.SetupTimeoutMax + 2*c.ReconnectBackoffMax + 8*c.RetryBackoffMax + r.lingers() +
+	return 2*c.RequestTimeout + 2*c.SetupTimeoutMax + 2*c.ReconnectBackoffMax + 8*c.RetryBackoffMax + r.lingers() +
 		40*p.MaxLatency + p.Config.Cluster.LeaderDelay + 3*time.Second + time.Duration(backlog*float64(time.Second))
-	if p.Callback > 0 {
-		d += 20 * time.Second // the sender waits while too many callbacks do
-	}
-	return d
 }
 
 // lingers is how long it takes until every partition had its turn in the buffer, if each keeps it for a whole linger.
@@ -211,9 +207,6 @@ func (r *run) heal() {
 
 // beCalm says that from now on, or a little later, nothing keeps a record from being settled soon.
 func (r *run) beCalm(in time.Duration) {
-	if r.p.Callback > 0 {
-		return // then the callbacks do
-	}
 	c := &r.w.Config
 	r.b.flushPatience = 2*time.Second + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay + r.p.burstTime()
 	r.b.patience = r.b.flushPatience + max(c.Linger, 0)
