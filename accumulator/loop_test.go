@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafka-reservoir/producer/metadata"
+	"github.com/kafka-reservoir/producer/protocol"
 )
 
 // seeds is how many runs a randomized test makes. More find more: -seeds 1000.
@@ -39,6 +40,7 @@ type loop struct {
 	ordered     bool                                        // one batch of a partition at a time
 	latency     func() time.Duration                        // of an answer, or a release
 	answer      func(b *ProducerBatch, now time.Time)       // settles b; nil: completes it
+	gate        *window                                     // idempotence, or nil
 	steer       func(now time.Time)                         // once an iteration
 	onDrain     func(b *ProducerBatch, now, able time.Time) // able: since when the node could take it
 
@@ -139,6 +141,7 @@ func (l *loop) run() {
 		l.looks++
 		if l.force.Load() {
 			for _, b := range a.Incomplete(now) {
+				l.gate.ended(b)
 				a.Fail(b, errForced, nil)
 			}
 			for l.due > 0 { // answers of what was in flight
@@ -166,7 +169,9 @@ func (l *loop) run() {
 			l.sendTo(id, now)
 		}
 		for _, b := range a.Expired(now) {
+			l.gate.ended(b)
 			a.Fail(b, errExpired, nil)
+			a.RecheckAll(now)
 		}
 		sooner(a.NextExpiry(now))
 		if l.steer != nil {
@@ -177,6 +182,7 @@ func (l *loop) run() {
 			timeout = min(timeout, l.linger)
 		}
 		l.tellNodes()
+		l.r.placed()
 		if !a.PrepareSleep(now, now.Add(timeout)) {
 			timeout = 0
 		}
@@ -212,7 +218,11 @@ func (l *loop) sendTo(id int32, now time.Time) {
 			return
 		}
 		able := l.able[id]
-		batches := l.r.a.Drain(nil, id, l.maxRequest, now, nil)
+		var g Gate
+		if l.gate != nil {
+			g = l.gate
+		}
+		batches := l.r.a.Drain(nil, id, l.maxRequest, now, g)
 		if len(batches) == 0 {
 			return
 		}
@@ -229,6 +239,89 @@ func (l *loop) sendTo(id int32, now time.Time) {
 		}
 		l.send(id, batches)
 		l.update(id, now)
+	}
+}
+
+// window is an idempotence that lets so many batches of a partition be on their way, or to be sent again.
+type window struct {
+	size   int
+	open   map[*deque]int
+	next   int32
+	closed int // how often it held a batch back
+}
+
+func (w *window) MayDrain(b *ProducerBatch, _ int32) bool {
+	if !b.Stamped() && w.open[b.d] >= w.size {
+		w.closed++
+		return false
+	}
+	return true
+}
+
+func (w *window) Stamp(b *ProducerBatch) {
+	w.open[b.d]++
+	w.again(b)
+}
+
+// again gives b another stamp.
+func (w *window) again(b *ProducerBatch) {
+	b.SetProducer(protocol.ProducerID{ID: 1}, w.next)
+	w.next++
+}
+
+// ended takes a batch that is about to end off the books.
+func (w *window) ended(b *ProducerBatch) {
+	if w != nil && b.Stamped() {
+		w.open[b.d]--
+	}
+}
+
+// placed requires that every partition stands where it will be looked at: no queue is forgotten. The sender's goroutine's.
+func (r *rig) placed() {
+	a, s := r.a, &r.a.s
+	inBackoff := map[*deque]time.Time{}
+	for _, e := range s.retries {
+		if e.gen == e.d.retryGen {
+			inBackoff[e.d] = e.at
+		}
+	}
+	lists := map[*dequeList]string{&s.noLeader: "no leader", &s.backoff: "back-off", &s.gated: "gated"}
+	for _, n := range s.ordered {
+		lists[&n.ready], lists[&n.linger] = "ready", "linger"
+		var last time.Time
+		for d := n.linger.head; d != nil; d = d.next {
+			if d.lingerEnds.Before(last) {
+				r.t.Errorf("the linger list of node %d is out of order", n.id)
+			}
+			last = d.lingerEnds
+		}
+	}
+	for _, t := range a.allTopics() {
+		ds := t.deques.Load()
+		if ds == nil {
+			continue
+		}
+		for i := range *ds {
+			d := (*ds)[i].Load()
+			if d == nil {
+				continue
+			}
+			d.mu.Lock()
+			b, where, signalled := d.front(), lists[d.in], d.signalled
+			switch {
+			case b == nil || signalled || d.muted || b.is(stateClosed) || b.is(stateSealing):
+				// Somebody will tell the sender, or it will look by itself.
+			case d.in == nil:
+				r.t.Errorf("%v is forgotten: its first batch is %v, and it stands nowhere", d.tp, state(b.state.Load()))
+			case where == "back-off" && !inBackoff[d].Equal(b.retryAt):
+				r.t.Errorf("%v is in back-off until %v, and nobody looks then", d.tp, b.retryAt)
+			case where == "linger" && (!b.is(stateOpen) || !d.lingerEnds.Equal(b.created.Add(a.cfg.Linger))):
+				r.t.Errorf("%v lingers for a batch that has gone", d.tp)
+			case (where == "ready" || where == "linger") && d.share.Load() != d.node.share:
+				r.t.Errorf("%v is counted for another node than its leader", d.tp)
+			}
+			d.mu.Unlock()
+		}
 	}
 }
 
@@ -273,12 +366,16 @@ func (l *loop) send(id int32, batches []*ProducerBatch) {
 				switch {
 				case b.Done(): // expired, or failed by force
 				case l.answer == nil:
+					l.gate.ended(b)
 					l.r.a.Complete(b, 0, -1)
 				default:
 					l.answer(b, now)
 				}
 				l.r.a.Recheck(b, now)
 				b.Forget()
+			}
+			if l.gate != nil {
+				l.r.a.RecheckAll(now)
 			}
 			l.due--
 			if l.drops && l.inFlight[id] == 0 && l.rng.IntN(5) == 0 {

@@ -29,15 +29,26 @@ func TestStress(t *testing.T) {
 		for _, linger := range []time.Duration{0, 5 * ms} {
 			for _, ordered := range []bool{false, true} {
 				t.Run(fmt.Sprintf("codec=%v/linger=%v/ordered=%t", codec, linger, ordered), func(t *testing.T) {
+					held := 0 // drains that the gate has held back
 					for seed := range *seeds {
 						synctest.Test(t, func(t *testing.T) {
 							s := newStress(t, seed, linger, ordered, withCodec(codec), func(c *Config) { c.Sealers = int(seed % 3) })
+							if seed%2 == 1 {
+								s.l.gate = &window{size: 1 + int(seed%3), open: map[*deque]int{}}
+							}
 							s.run(nil)
+							if w := s.l.gate; w != nil {
+								for d, n := range w.open {
+									assert.Zero(t, n, "%v", d.tp)
+								}
+								held += w.closed
+							}
 						})
 						if t.Failed() {
 							t.Fatalf("seed %d", seed)
 						}
 					}
+					assert.True(t, ordered || held > 0)
 				})
 			}
 		}
@@ -108,19 +119,30 @@ func newStress(t *testing.T, seed uint64, linger time.Duration, ordered bool, se
 
 // answer is a broker's whim.
 func (s *stress) answer(b *ProducerBatch, now time.Time) {
-	a := s.r.a
+	a, w := s.r.a, s.l.gate
 	switch n := s.l.rng.IntN(20); {
 	case n < 12:
+		w.ended(b)
 		s.acknowledge(b)
 	case n < 14:
+		w.ended(b)
 		a.Fail(b, errRefused, nil)
 	case n == 14:
+		w.ended(b)
 		a.Fail(b, errRefused, func(i int) error { return fmt.Errorf("record %d: %w", i, errRefused) })
 	case n < 17 && b.Count() > 1:
-		if _, err := a.SplitAndReenqueue(b, now); err != nil {
+		d := b.d
+		parts, err := a.SplitAndReenqueue(b, now)
+		if err != nil {
 			s.t.Error(err)
 		}
+		if w != nil {
+			w.open[d] += len(parts) - 1
+		}
 	default:
+		if w != nil && s.l.rng.IntN(2) == 0 {
+			w.again(b) // perhaps while a connection still reads the header
+		}
 		a.Reenqueue(b, now)
 	}
 }
