@@ -118,6 +118,9 @@ func (b *ProducerBatch) RawSize() int { return b.rawSize }
 // MaxRecordSize is the size of the largest record.
 func (b *ProducerBatch) MaxRecordSize() int { return b.maxRecord }
 
+// MaxTimestamp is the latest time of its records, in ms.
+func (b *ProducerBatch) MaxTimestamp() int64 { return b.maxTS }
+
 // Codec is what it is compressed with, once sealed.
 func (b *ProducerBatch) Codec() protocol.Codec { return b.codec }
 

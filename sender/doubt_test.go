@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kafka-reservoir/producer/internal/sim"
 	"github.com/kafka-reservoir/producer/internal/testbroker"
 	"github.com/kafka-reservoir/producer/protocol"
 	"github.com/kafka-reservoir/producer/sender"
@@ -228,4 +229,24 @@ func TestAnswerInAnotherOrder(t *testing.T) {
 		require.Equal(t, w.sentTo("t", p), w.values("t", p))
 		require.Equal(t, w.sentTo("u", p), w.values("u", p))
 	}
+}
+
+// A broker that recognises a repeated batch names the batch's last time as the append time. The records keep their own.
+func TestTimestampOfARepeatedBatch(t *testing.T) {
+	w := newWorld(t, sim.Config{Linger: 20 * time.Millisecond, Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+		1: {Drop: testbroker.DropFIN},
+		2: {Edit: func(m protocol.Message) {
+			m.(*protocol.ProduceResponse).Topics[0].Partitions[0].LogAppendTimeMs = sim.Start.UnixMilli() + 1000 + 10
+		}},
+	})}})
+	w.topic("t", 1)
+	for i, v := range []string{"a", "b"} {
+		e := &entry{}
+		w.Selector.At(sim.Start.Add(time.Second+time.Duration(i*10)*time.Millisecond), func() { require.NoError(t, w.appendEntry("t", 0, v, e)) })
+	}
+	w.Run(1100*time.Millisecond, func() bool { return false })
+	w.settle()
+	require.Len(t, w.produces(), 2)
+	require.NotEqual(t, w.book["a"].result.Timestamp, w.book["b"].result.Timestamp)
+	require.Equal(t, sim.Start.Add(time.Second).UnixMilli(), w.book["a"].result.Timestamp.UnixMilli())
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/internal/txn"
 	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/protocol"
@@ -31,6 +32,9 @@ func decide(code protocol.ErrorCode, idempotent bool, records int32) outcome {
 	case protocol.None:
 		return complete
 	case protocol.DuplicateSequenceNumber:
+		if mutants.On(mutants.DuplicateFails) {
+			return fail
+		}
 		return completeBlind
 	case protocol.MessageTooLarge:
 		if records > 1 {
@@ -78,6 +82,9 @@ func unknownFate(code protocol.ErrorCode, acks int16) bool {
 // settle does what one partition's answer means for its batch.
 func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceResponsePartition, version int16, now time.Time) {
 	code := p.ErrorCode
+	if mutants.On(mutants.PartitionErrorIgnored) {
+		code = protocol.None
+	}
 	if code.InvalidatesMetadata() {
 		s.md.RequestUpdate()
 	}
@@ -101,7 +108,9 @@ func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceRespons
 	case split:
 		s.split(b, now)
 	case sequenceGap:
-		s.txn.OutOfOrder(b, now, s.cfg.RequestTimeout)
+		if !mutants.On(mutants.OutOfOrderForever) {
+			s.txn.OutOfOrder(b, now, s.cfg.RequestTimeout)
+		}
 		s.again(b, code, now)
 	case producerGone:
 		if s.txn.Lost(b, p.LogStartOffset, version >= 5) == txn.LossOfTrack {
@@ -123,6 +132,10 @@ func (s *Sender) acknowledged(b *accumulator.ProducerBatch, base, logAppend int6
 		return
 	}
 	b.SetMayBeWritten(false)
+	if b.Attempts() > 1 && logAppend == b.MaxTimestamp() {
+		// A broker that recognises a repeated batch answers with its last record's time as if that were the append time.
+		logAppend = -1
+	}
 	if s.txn != nil {
 		s.txn.Succeeded(b, base)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kafka-reservoir/producer/accumulator"
 	"github.com/kafka-reservoir/producer/internal/metrics"
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/internal/txn"
 	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/netclient"
@@ -205,7 +206,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	ready := s.acc.Ready(snapshot, now)
 	busy := ready.Busy && s.cfg.Linger > 0
 	sooner(ready.Next)
-	if len(ready.UnknownLeader) > 0 {
+	if len(ready.UnknownLeader) > 0 && !mutants.On(mutants.NoLeaderCached) {
 		for _, t := range ready.UnknownLeader {
 			s.md.AddTopic(t, now)
 		}
@@ -480,6 +481,10 @@ func (s *Sender) idRefused(err error, now time.Time) {
 type initError struct{ err error }
 
 func (e *initError) Error() string {
+	var old *netclient.UnsupportedVersionError
+	if errors.As(e.err, &old) {
+		return "no producer id: " + e.err.Error()
+	}
 	return "no producer id, which an idempotent producer needs (DisableIdempotence does without): " + e.err.Error()
 }
 func (e *initError) Unwrap() error { return e.err }
