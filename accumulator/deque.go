@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/partitioner"
 	"github.com/kafka-reservoir/producer/protocol"
@@ -107,7 +108,7 @@ func (d *deque) popFront() *ProducerBatch {
 // insert puts b back where its records belong: before every batch created later.
 func (d *deque) insert(b *ProducerBatch) {
 	k := d.head
-	for k < len(d.q) && d.q[k].Order(b) < 0 {
+	for k < len(d.q) && (d.q[k].Order(b) < 0 || mutants.On(mutants.RetryOvertaken)) {
 		k++
 	}
 	if k == d.head && d.head > 0 {

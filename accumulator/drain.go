@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -228,6 +229,10 @@ func (a *RecordAccumulator) finish(b *ProducerBatch, out outcome) {
 	// Before the set forgets the batch, so that who waits for the set finds the callbacks queued.
 	a.tell(b)
 	a.incomplete.remove(b)
+	if mutants.On(mutants.FreedInFlight) && b.sends > 0 && !b.isSplit {
+		a.pool.Release(b.slabs)
+		b.slabs = nil
+	}
 	if b.sends == 0 {
 		a.release(b)
 	}

@@ -3,6 +3,7 @@ package accumulator
 import (
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -31,7 +32,10 @@ func (a *RecordAccumulator) Expired(now time.Time) []*ProducerBatch {
 }
 
 // expiry is the age at which b ends. A clock that jumped back makes ages negative: those count as none.
-func (a *RecordAccumulator) expiry(*ProducerBatch) time.Duration {
+func (a *RecordAccumulator) expiry(b *ProducerBatch) time.Duration {
+	if mutants.On(mutants.TimeFromFirstSend) && b.attempts == 0 {
+		return time.Hour
+	}
 	return max(a.cfg.DeliveryTimeout, 1)
 }
 

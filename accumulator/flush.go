@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/internal/mutants"
 )
 
 // incompleteSet holds the batches that are not Done, in order of creation: what Flush waits for, what
@@ -128,7 +129,9 @@ func (s *incompleteSet) all() []*ProducerBatch {
 // BeginFlush makes every batch sendable without linger until EndFlush. Any goroutine.
 func (a *RecordAccumulator) BeginFlush() {
 	a.flushing.Add(1)
-	a.cfg.Wake()
+	if !mutants.On(mutants.FlushDoesNotWake) {
+		a.cfg.Wake()
+	}
 }
 
 // EndFlush ends what BeginFlush began.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -103,6 +104,9 @@ func (a *RecordAccumulator) newPart(b *ProducerBatch, first int32, size int, tim
 	p.limit = size
 	p.leaderEpoch, p.dirty = b.leaderEpoch, true
 	if b.stamped {
+		if mutants.On(mutants.SplitRenumbered) {
+			first /= 2
+		}
 		p.SetProducer(b.producer, protocol.AddSequence(b.sequence, first))
 	}
 	p.refs.Store(1)

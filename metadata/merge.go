@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -81,6 +82,12 @@ func (m *Metadata) HandleResponse(version int16, resp *protocol.MetadataResponse
 func nodesOf(resp *protocol.MetadataResponse, old []protocol.Node) []protocol.Node {
 	nodes := make([]protocol.Node, 0, len(resp.Brokers))
 	for i := range resp.Brokers {
+		if mutants.On(mutants.OldAddressKept) {
+			if was, known := findNode(old, resp.Brokers[i].NodeID); known {
+				nodes = append(nodes, was)
+				continue
+			}
+		}
 		if b := &resp.Brokers[i]; b.NodeID >= 0 {
 			nodes = append(nodes, protocol.Node{ID: b.NodeID, Host: b.Host, Port: b.Port, Rack: deref(b.Rack)})
 		}
@@ -255,7 +262,7 @@ func (g *merge) partitions(in *interest, rt *protocol.MetadataResponseTopic, bef
 		if p, ok := g.partition(in, rp, was); ok {
 			t.partitions[rp.PartitionIndex] = p
 		}
-		if rp.ErrorCode.InvalidatesMetadata() {
+		if rp.ErrorCode.InvalidatesMetadata() && !mutants.On(mutants.NoLeaderCached) {
 			g.again = true
 		}
 	}
@@ -275,7 +282,7 @@ func (g *merge) partition(in *interest, rp *protocol.MetadataResponsePartition, 
 		*seen = seenEpoch{epoch: -1}
 		return p, true
 	}
-	if p.LeaderEpoch >= seen.epoch || seen.older+1 >= agreement {
+	if p.LeaderEpoch >= seen.epoch || seen.older+1 >= agreement || mutants.On(mutants.OlderEpochAccepted) {
 		*seen = seenEpoch{epoch: p.LeaderEpoch}
 		return p, true
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -159,7 +160,7 @@ func (c *NetworkClient) received(n *nodeConn, payload []byte, now time.Time) {
 		return
 	}
 	corr, body, err := protocol.ReadResponseHeader(payload, p.api, p.version)
-	if err == nil && corr != p.corr {
+	if err == nil && corr != p.corr && !mutants.On(mutants.AnyCorrelation) {
 		err = fmt.Errorf("correlation id %d instead of %d: the connection is damaged, or not to a Kafka broker", corr, p.corr)
 	}
 	if err != nil {
@@ -238,6 +239,9 @@ func (c *NetworkClient) logEnd(n *nodeConn, err error, wasUp, planned bool, lost
 func (c *NetworkClient) failAll(n *nodeConn, cause error, now time.Time) {
 	f := n.inFlight
 	n.inFlight = inFlight{} // handlers may begin a new connection
+	if mutants.On(mutants.InFlightKept) {
+		n.inFlight.waiting = f.waiting
+	}
 	for i := range f.len() {
 		p := f.at(i)
 		if !p.released {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kafka-reservoir/producer/internal/backoff"
 	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -132,7 +133,7 @@ func (n *nodeConn) delay(now time.Time) time.Duration {
 		if d := n.patience - now.Sub(n.attemptAt); d > 0 {
 			return d
 		}
-	case n.state == nodeReady && n.isThrottled(now):
+	case n.state == nodeReady && n.isThrottled(now) && !mutants.On(mutants.ThrottleWithoutTimer):
 		return n.throttled.Sub(now)
 	}
 	return forever

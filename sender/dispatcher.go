@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/kafka-reservoir/producer/internal/mutants"
 )
 
 // Task is something for the callback goroutine: a batch whose records are to be told of their fate.
@@ -188,7 +190,7 @@ func (d *Dispatcher) Step() bool {
 func (d *Dispatcher) more() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.queue) == 0 {
+	if len(d.queue) == 0 || d.closed && mutants.On(mutants.CallbacksAbandoned) {
 		d.asleep = true
 		if d.closed {
 			close(d.done)

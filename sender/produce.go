@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/netclient"
 	"github.com/kafka-reservoir/producer/protocol"
 )
@@ -259,6 +260,9 @@ func (r *produceRequest) answer(resp *netclient.Response) error {
 		}
 	}
 	s.takeHints(r)
+	if mutants.On(mutants.MatchedByOrder) {
+		copy(r.found, r.batches)
+	}
 	k := 0
 	for i := range s.resp.Topics {
 		t := &s.resp.Topics[i]
@@ -266,6 +270,9 @@ func (r *produceRequest) answer(resp *netclient.Response) error {
 			b := r.found[k]
 			k++
 			s.landed(b)
+			if mutants.On(mutants.ImplicitAck) && t.Partitions[j].ErrorCode.Retriable() {
+				t.Partitions[j].ErrorCode = t.Partitions[0].ErrorCode
+			}
 			s.settle(b, &t.Partitions[j], resp.Version, resp.Now)
 		}
 	}

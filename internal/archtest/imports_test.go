@@ -12,6 +12,7 @@ import (
 var allowed = map[string][]string{
 	// L0: the standard library only, but for the checks and counters that everybody may use.
 	"internal/invariants":    {},
+	"internal/mutants":       {},
 	"internal/metrics":       {},
 	"internal/backoff":       {},
 	"internal/simnet":        {},
@@ -22,17 +23,17 @@ var allowed = map[string][]string{
 	"sasl":                   {},
 
 	// L1
-	"metadata":          {"protocol", "internal/backoff", "internal/invariants", "internal/metrics"},
-	"netclient":         {"protocol", "sasl", "internal/backoff", "internal/invariants", "internal/metrics"},
+	"metadata":          {"protocol", "internal/backoff", "internal/invariants", "internal/metrics", "internal/mutants"},
+	"netclient":         {"protocol", "sasl", "internal/backoff", "internal/invariants", "internal/metrics", "internal/mutants"},
 	"internal/compress": {"protocol"},
 
 	// L2 to L4
-	"accumulator":       {"bufferpool", "partitioner", "metadata", "protocol", "internal/backoff", "internal/invariants", "internal/metrics"},
-	"internal/txn":      {"accumulator", "protocol", "internal/backoff", "internal/invariants"},
+	"accumulator":       {"bufferpool", "partitioner", "metadata", "protocol", "internal/backoff", "internal/invariants", "internal/metrics", "internal/mutants"},
+	"internal/txn":      {"accumulator", "protocol", "internal/backoff", "internal/invariants", "internal/mutants"},
 	"internal/dispatch": {"accumulator", "internal/invariants", "internal/metrics"},
 	"sender": {
 		"accumulator", "internal/txn", "internal/dispatch", "netclient", "metadata", "protocol", "internal/backoff",
-		"internal/invariants", "internal/metrics",
+		"internal/invariants", "internal/metrics", "internal/mutants",
 	},
 
 	// L5: the root may import all but what only tests use.
@@ -44,9 +45,9 @@ var allowed = map[string][]string{
 	// Beside the library.
 	"internal/sim": {
 		"accumulator", "bufferpool", "internal/dispatch", "internal/metrics", "internal/txn", "metadata", "netclient", "partitioner",
-		"protocol", "sender", "internal/testbroker", "internal/compress", "internal/invariants",
+		"protocol", "sender", "internal/testbroker", "internal/compress", "internal/invariants", "internal/mutants",
 	},
-	"internal/sim/cmd/sim":   {"internal/sim"},
+	"internal/sim/cmd/sim":   {"internal/sim", "internal/mutants"},
 	"internal/testbroker":    {"protocol", "internal/compress", "internal/invariants"},
 	"internal/archtest":      {},
 	"netclient/selectortest": {"netclient", "protocol", "internal/simnet", "internal/testbroker"},

@@ -187,7 +187,7 @@ func (c *chaos) network() Network {
 		if c.fires(LateRequest, 1) {
 			f.Late = c.kind[LateRequest].wait(c)
 		}
-		if c.fires(SlowReader, 0.5) {
+		if c.fires(SlowReader, 1) {
 			f.Stall = c.kind[SlowReader].wait(c)
 		}
 		return f

@@ -208,7 +208,7 @@ func (c *chaos) relocate(t *trigger) {
 			c.nodeDown(b)
 			c.settle(a, hostB)
 			c.settle(b, hostA)
-			c.later(t.between(0, time.Second), func() { c.nodeUp(a); c.nodeUp(b) })
+			c.back(t, func() { c.nodeUp(a); c.nodeUp(b) })
 			return
 		}
 	}
@@ -219,7 +219,16 @@ func (c *chaos) relocate(t *trigger) {
 	if t.chance(0.5) {
 		c.w.Selector.Occupy(old, 9092, nil, 0)
 	}
-	c.later(t.between(0, time.Second), func() { c.nodeUp(a) })
+	c.back(t, func() { c.nodeUp(a) })
+}
+
+// back has nodes come back: after a while, or before anybody could be told that they are away.
+func (c *chaos) back(t *trigger, up func()) {
+	if t.chance(0.5) {
+		up()
+		return
+	}
+	c.later(t.between(0, time.Second), up)
 }
 
 // strangers has a broker of another cluster, with topics of the same names, at the address that one of ours has left.

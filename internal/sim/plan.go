@@ -241,6 +241,10 @@ func (p *Plan) drawLevels(d draw) {
 	if p.Levels[CloseForced] != Off {
 		p.Levels[CloseEarly] = Off
 	}
+	if p.Levels[SlowReader] != Off && d.chance(0.5) {
+		// Batches then expire while connections hold them.
+		p.Config.DeliveryTimeout = max(p.Config.Linger, 0) + p.Config.RequestTimeout + 100*time.Millisecond
+	}
 	if p.Levels[SlowCallbacks] != Off {
 		p.Callback = pick(d, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond)
 	}

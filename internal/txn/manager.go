@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -116,7 +117,7 @@ func (m *Manager) MayDrain(b *accumulator.ProducerBatch, node int32) bool {
 		// time, in sequence order (SND-17, FC-001).
 		return p.onWire == 0 && len(p.inFlight) > 0 && p.inFlight[0] == b
 	}
-	if p.id != m.id && len(p.inFlight) > 0 {
+	if p.id != m.id && len(p.inFlight) > 0 && !mutants.On(mutants.BumpWithOthersUnresolved) {
 		return false // the epoch moved on elsewhere: adopted when the old one's batches are through (SND-21)
 	}
 	if len(p.inFlight) == 0 {
@@ -127,7 +128,7 @@ func (m *Manager) MayDrain(b *accumulator.ProducerBatch, node int32) bool {
 	}
 	// One in flight until the leader has acknowledged one: before that it has no state and would take any
 	// sequence for the first (KAFKA-15591, FC-001).
-	return p.acked && len(p.inFlight) < m.maxInFlight
+	return (p.acked || mutants.On(mutants.TwoBeforeFirstAck)) && len(p.inFlight) < m.maxInFlight
 }
 
 // Stamp gives b its sequence. The one place where sequences are given out.
@@ -371,7 +372,7 @@ func (p *partition) unknown(b *accumulator.ProducerBatch) bool {
 
 func (p *partition) anyUnknown() bool {
 	for _, b := range p.inFlight {
-		if p.unknown(b) {
+		if p.unknown(b) && !mutants.On(mutants.BumpWithOthersUnresolved) {
 			return true
 		}
 	}
@@ -391,6 +392,9 @@ func (m *Manager) applyBumps() {
 		for _, b := range p.inFlight {
 			b.SetMayBeWritten(false)
 			b.SetUnanswered(false)
+			if mutants.On(mutants.QueuedKeepsSequence) {
+				p.next = b.Sequence()
+			}
 			b.SetProducer(p.id, p.next)
 			p.next = protocol.AddSequence(p.next, b.Count())
 		}

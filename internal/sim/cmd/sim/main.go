@@ -13,8 +13,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/internal/sim"
 )
 
@@ -29,6 +31,7 @@ func main() {
 		trace      = flag.Bool("trace", false, "print all that happens in the first seed")
 		shrink     = flag.Int("shrink", 60, "how many runs to spend on making a failure smaller")
 		workers    = flag.Int("workers", 0, "how many seeds to play at once (0: one a processor)")
+		hunt       = flag.Bool("mutants", false, "see which planted bugs are caught, each within 200 seeds (needs the build tag mutants)")
 		quiet      = flag.Bool("quiet", false, "no progress")
 	)
 	flag.Parse()
@@ -38,6 +41,9 @@ func main() {
 		os.Exit(2)
 	}
 	o := sim.Options{Without: kinds, Faults: *faults, Partitions: *partitions}
+	if *hunt {
+		os.Exit(hunted(*first))
+	}
 	if *trace {
 		os.Exit(traced(*first, o))
 	}
@@ -70,6 +76,30 @@ func main() {
 	if failed > 0 {
 		os.Exit(1)
 	}
+}
+
+// hunted plants one bug after the other.
+func hunted(first uint64) int {
+	if !mutants.Enabled {
+		fmt.Fprintln(os.Stderr, "sim: there are no bugs in this build: go run -tags mutants ./internal/sim/cmd/sim -mutants")
+		return 2
+	}
+	caught := 0
+	for _, bug := range mutants.All() {
+		c := sim.Hunt(bug, first, 200)
+		if c.Violation == "" {
+			fmt.Printf("%-28v got away\n", bug)
+			continue
+		}
+		caught++
+		text, _, _ := strings.Cut(c.Violation, "\n")
+		fmt.Printf("%-28v %3d seeds, seed %d: %.160s\n", bug, c.Seeds, c.Seed, text)
+	}
+	fmt.Printf("caught %d of %d\n", caught, len(mutants.All()))
+	if caught < len(mutants.All()) {
+		return 1
+	}
+	return 0
 }
 
 // traced plays one seed and tells all about it.
