@@ -228,9 +228,13 @@ func (r *rig) empty() {
 	r.t.Helper()
 	assert.False(r.t, r.a.HasIncomplete(), "incomplete batches")
 	assert.Equal(r.t, r.pool.Total(), r.pool.Available(), "memory that did not come back")
+	shares := []*share{r.a.s.parked}
 	for _, n := range r.a.s.ordered {
-		assert.Zero(r.t, n.share.unsent.Load(), "bytes counted as unsent for node %d", n.id)
-		assert.Zero(r.t, n.share.waiting.Load(), "appends counted as waiting for node %d", n.id)
+		shares = append(shares, n.share)
+	}
+	for _, sh := range shares {
+		assert.Zero(r.t, sh.unsent.Load(), "bytes counted as unsent for %v", sh)
+		assert.Zero(r.t, sh.waiting.Load(), "appends counted as waiting for %v", sh)
 	}
 }
 

@@ -30,8 +30,9 @@ type senderState struct {
 	ordered  []*node // as in nodes, in order of first use: nothing is decided by map order
 	snapshot *metadata.Snapshot
 
-	// homeless is the share of all partitions without a leader: they must not take the whole buffer either.
-	homeless *share
+	// parked is the share of all partitions that nothing can be sent for: they have no leader, or back off. They must not
+	// hold up the other partitions of a node, nor take the whole buffer.
+	parked   *share
 	noLeader dequeList // their partition has no leader that is known
 	backoff  dequeList // their first batch waits to be retried
 	gated    dequeList // idempotence does not let their first batch go yet
@@ -50,10 +51,10 @@ type senderState struct {
 
 func (s *senderState) init(a *RecordAccumulator) {
 	s.nodes = map[int32]*node{}
-	s.homeless = newShare(-1)
+	s.parked = newShare(-1)
 	// Nothing is drained from there, so half of the buffer is the bound for everybody.
-	s.homeless.setLimits(a.pool.Total()/2, a.pool.Total()/2)
-	s.homeless.wakeGrown.Store(never)
+	s.parked.setLimits(a.pool.Total()/2, a.pool.Total()/2)
+	s.parked.wakeGrown.Store(never)
 }
 
 func (s *senderState) node(id int32) *node {
@@ -191,15 +192,19 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 	if b == nil || b.is(stateClosed) || b.is(stateSealing) {
 		// Nothing there, or being compressed: whoever changes that signals.
 		d.place(nil)
+		if d.share.Load() == s.parked {
+			a.home(d, false)
+		}
 		return
 	}
-	n := a.leader(d)
+	backsOff := b.attempts > 0 && b.retryAt.After(now) && !a.leaderChanged(b)
+	n := a.home(d, backsOff)
 	if n == nil {
 		d.place(&s.noLeader)
 		return
 	}
 	if b.attempts > 0 {
-		if b.retryAt.After(now) && !a.leaderChanged(b) {
+		if backsOff {
 			d.place(&s.backoff)
 			d.retryGen++
 			s.retries.push(retryEntry{at: b.retryAt, d: d, gen: d.retryGen})
@@ -226,36 +231,49 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 	}
 }
 
-// leader finds the node of d's leader in the snapshot, and counts d's batches for it. d.mu is held.
+// home finds the node of d's leader in the snapshot, and counts d's batches for it, unless d backs off. d.mu is held.
+func (a *RecordAccumulator) home(d *deque, backsOff bool) *node {
+	d.node = a.leader(d)
+	if d.node == nil || backsOff {
+		d.countFor(a.s.parked)
+	} else {
+		d.countFor(d.node.share)
+	}
+	return d.node
+}
+
+// leader finds the node of d's leader in the snapshot.
 func (a *RecordAccumulator) leader(d *deque) *node {
-	s := &a.s
-	var n *node
-	if s.snapshot != nil {
-		if t := s.snapshot.Topic(d.tp.Topic); t != nil {
-			if id := t.Leader(d.tp.Partition); id >= 0 {
-				if d.node != nil && d.node.id == id {
-					return d.node
-				}
-				n = s.node(id)
-			}
-		}
+	if a.s.snapshot == nil {
+		return nil
 	}
-	if d.node == n && d.share.Load() != nil {
-		return n
+	t := a.s.snapshot.Topic(d.tp.Topic)
+	if t == nil {
+		return nil
 	}
-	d.node = n
-	sh := s.homeless
-	if n != nil {
-		sh = n.share
+	id := t.Leader(d.tp.Partition)
+	switch {
+	case id < 0:
+		return nil
+	case d.node != nil && d.node.id == id:
+		return d.node
 	}
-	old := d.share.Swap(sh)
+	return a.s.node(id)
+}
+
+// countFor makes d's batches, and those that will be appended, count for sh. d.mu is held.
+func (d *deque) countFor(sh *share) {
+	old := d.share.Load()
+	if old == sh {
+		return
+	}
+	d.share.Store(sh)
 	for _, b := range d.q[d.head:] {
 		b.moveShare(sh)
 	}
 	if old != nil && old.waiting.Load() > 0 {
-		old.wakeAll() // who waits for this partition has another node to wait for now, or none
+		old.wakeAll() // who waits for this partition has something else to wait for now, or nothing
 	}
-	return n
 }
 
 // leaderChanged reports whether b's partition has a newer leader than at b's last attempt, which was
@@ -297,7 +315,7 @@ func (a *RecordAccumulator) rehome(now time.Time) {
 		for i := range *ds {
 			if d := (*ds)[i].Load(); d != nil && (d.in == nil || d.in == &s.gated) {
 				d.mu.Lock()
-				a.leader(d)
+				a.home(d, false)
 				d.mu.Unlock()
 			}
 		}
@@ -452,7 +470,7 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 	if a.s.noLeader.n == 0 {
 		closed = 0
 	}
-	a.s.homeless.wakeClosed.Store(closed)
+	a.s.parked.wakeClosed.Store(closed)
 	a.sleep.Store(max(int64(until.Sub(a.epoch)), 1))
 	if a.mustLook(now, until) {
 		a.sleep.Store(0)

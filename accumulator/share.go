@@ -2,6 +2,7 @@ package accumulator
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,14 @@ func newShare(node int32) *share {
 	s.wakeClosed.Store(0)
 	s.wakeGrown.Store(0)
 	return s
+}
+
+// String says what its bytes wait for.
+func (s *share) String() string {
+	if s.node < 0 {
+		return "a leader, or for another attempt,"
+	}
+	return fmt.Sprintf("broker %d", s.node)
 }
 
 // full reports whether an append has to wait for the node. A nil share has no bound.

@@ -380,3 +380,57 @@ func TestWorthAnother(t *testing.T) {
 	r.a.StartClosing()
 	assert.True(t, r.a.WorthAnother(1))
 }
+
+// EXT-01: a partition whose batches the broker refuses for the time being holds up itself, not the other partitions of its
+// node: while it backs off, what is appended to it counts for no node, but against half of the buffer, with what waits
+// for a leader. When it is sent again it counts for its node again.
+func TestPartitionInBackoffHoldsUpNobody(t *testing.T) {
+	r := newRig(t, noJitter, withPool(1<<20))
+	r.lead(orders, 1, 1, -1)
+	r.put(0, 20*kib)
+	r.put(1, 20*kib)
+	batches := r.drain(1)
+	r.a.SetShare(1, 50*kib, 50*kib)
+	r.requeue(batches[0])
+	n := 0
+	for {
+		_, err := r.try(orders, Record{Partition: 0, Timestamp: -1, Value: make([]byte, 20*kib)}, nil, 0)
+		if err != nil {
+			require.ErrorIs(t, err, bufferpool.ErrExhausted)
+			assert.ErrorContains(t, err, "append to orders-0: 534352 bytes wait for a leader, or for another attempt, already")
+			break
+		}
+		n++
+	}
+	assert.Equal(t, 26, n, "half of the buffer")
+	assert.Zero(t, r.unsent(1))
+	_, err := r.try(orders, Record{Partition: 2, Timestamp: -1, Value: make([]byte, 20*kib)}, nil, 0)
+	require.NoError(t, err, "not known to have no leader")
+	r.ready()
+	_, err = r.try(orders, Record{Partition: 2, Timestamp: -1, Value: make([]byte, 20*kib)}, nil, 0)
+	require.ErrorIs(t, err, bufferpool.ErrExhausted)
+	for range 2 {
+		r.put(1, 20*kib)
+		r.a.Complete(r.drainOne(1), 0, -1)
+	}
+
+	r.clock.advance(100 * ms)
+	r.ready()
+	assert.EqualValues(t, 534352, r.unsent(1))
+	_, err = r.try(orders, Record{Partition: 1, Timestamp: -1, Value: make([]byte, 20*kib)}, nil, 0)
+	require.ErrorIs(t, err, bufferpool.ErrExhausted)
+	b := r.drainOne(1)
+	assert.Same(t, batches[0], b)
+	r.requeue(b)
+	assert.Zero(t, r.unsent(1))
+	for _, b := range r.a.Undrained(r.peek()) { // with an empty queue it is a partition like any other
+		r.a.Fail(b, errRefused, nil)
+	}
+	r.put(0, 20*kib)
+	r.put(0, 20*kib)
+	assert.EqualValues(t, 2*(20*kib+72), r.unsent(1))
+	r.a.Complete(batches[1], 0, -1)
+	r.completeAll(r.drain(1))
+	r.completeAll(r.drain(1))
+	r.empty()
+}
