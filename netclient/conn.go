@@ -99,15 +99,13 @@ func (c *conn) becomeUp(sock net.Conn, versions *protocol.ApiVersionsResponse) b
 	signal := false
 	if ok {
 		c.state, c.sock = up, sock
+		s.cfg.Metrics.ConnectionCreationTotal.Add(1) // before the event, so that who sees that finds it counted
+		s.cfg.Metrics.ConnectionCount.Add(1)
 		s.events = append(s.events, Event{Kind: Connected, Node: c.node.ID, Versions: versions, ClusterID: c.cluster})
 		signal = s.wakeLocked()
 	}
 	s.mu.Unlock()
 	s.wakePoller(signal)
-	if ok {
-		s.cfg.Metrics.ConnectionCreationTotal.Add(1)
-		s.cfg.Metrics.ConnectionCount.Add(1)
-	}
 	return ok
 }
 
