@@ -6,6 +6,8 @@
 // The bugs are those that other clients have had, or that were easy to have here.
 package mutants
 
+import "slices"
+
 // ID is one of the bugs.
 type ID int
 
@@ -43,6 +45,12 @@ var names = [count]string{
 }
 
 func (m ID) String() string { return names[m] }
+
+// Parse finds a bug by its name.
+func Parse(name string) (m ID, ok bool) {
+	i := slices.Index(names[:], name)
+	return ID(max(i, 0)), i >= 0
+}
 
 // All lists the bugs.
 func All() []ID {

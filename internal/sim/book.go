@@ -50,6 +50,7 @@ type partitionBook struct {
 	last      int       // the highest number among first copies in it
 	probe     *record   // the last one
 	phantom   bool      // there is no such partition: metadata was damaged
+	open      []*record // accepted, and their callbacks still to come
 	// What the client believes of its leader.
 	epoch    int32
 	topicID  protocol.UUID
@@ -235,6 +236,7 @@ func (b *Book) accept(r *record, p *partitionBook) {
 	b.taken++
 	r.part, r.number, r.seq, r.accepted = p, p.sent, b.taken, b.w.Selector.Since()
 	b.open++
+	p.open = append(p.open, r)
 }
 
 // OnCompletion implements accumulator.Callback.
@@ -262,6 +264,9 @@ func (r *record) OnCompletion(res accumulator.Result, err error) {
 		b.violate("record %d of %v: callback %d after %d", r.id, r.part, r.number, r.part.called)
 	}
 	r.part.called = r.number
+	if open := r.part.open; len(open) > 0 && open[0] == r {
+		r.part.open = open[1:]
+	}
 	if err == nil {
 		b.acked++
 		r.part.progress = max(r.part.progress, r.accepted)

@@ -170,8 +170,16 @@ func (c *chaos) network() Network {
 		f.Hang = c.fires(HangConnect, 5)
 		return f
 	}
-	linger := stream(c.p.Seed, 2)
-	n.Linger = func() time.Duration { return linger.between(0, 5*time.Millisecond) }
+	linger, longest := stream(c.p.Seed, 2), 5*time.Millisecond
+	if c.p.Levels[SlowReader] != Off {
+		longest = 500 * time.Millisecond // a writer that is stuck
+	}
+	n.Linger = func() time.Duration {
+		if c.over {
+			return 0
+		}
+		return linger.between(0, longest)
+	}
 	n.Write = func(_ int32, size int) (f WriteFault) {
 		if !c.active() {
 			return f

@@ -230,8 +230,14 @@ func (p *Plan) drawLevels(d draw) {
 		}
 		p.Levels[k] = level
 	}
+	// Those that show little unless much comes together have more chances.
+	for _, k := range []Kind{SlowReader, OtherAddress, Throttle, StaleMetadata, DuplicateCode, DoubtCode, PartialCode} {
+		if d.chance(0.05) {
+			p.Levels[k] = Often
+		}
+	}
 	for _, k := range []Kind{Flush, SlowCallbacks, SendFromCallback, Cancel} {
-		if d.chance(0.15) {
+		if d.chance(0.2) {
 			p.Levels[k] = pick(d, Rare, Often)
 		}
 	}
@@ -283,7 +289,7 @@ func (p *Plan) roundTrip() time.Duration {
 func (p *Plan) calm() bool {
 	for k := range p.Levels {
 		switch Kind(k) {
-		case SlowCallbacks, SendFromCallback, Cancel, Flush, WallClockJump, CloseEarly, CloseForced:
+		case SlowCallbacks, SendFromCallback, Cancel, Flush, WallClockJump, CloseEarly, CloseForced, OtherOrder, Throttle:
 		default:
 			if p.Levels[k] != Off {
 				return false

@@ -209,6 +209,9 @@ func (r *run) heal() {
 func (r *run) beCalm(in time.Duration) {
 	c := &r.w.Config
 	r.b.flushPatience = 2*time.Second + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay + r.p.burstTime()
+	if r.p.Levels[Throttle] != Off {
+		r.b.flushPatience += 6 * time.Second // one may follow the other
+	}
 	r.b.patience = r.b.flushPatience + max(c.Linger, 0)
 	r.w.Selector.In(in, func() { r.b.calm = r.w.Selector.Since() })
 }

@@ -16,9 +16,12 @@ type tap struct {
 
 	asked map[testbroker.ConnID]*dialogue
 	seen  map[stampKey]*stamp
+	ends  map[stampKey]bool // sequences behind batches that were sent
 	state map[epochKey]*epochState
 
-	quiet map[int32]time.Duration // until when a node wants to be left alone
+	quiet map[int32]time.Duration     // until when a node wants to be left alone
+	up    map[int32]testbroker.ConnID // the connection of a node, once something was sent
+	last  map[int32]time.Duration     // when something was sent to a node
 
 	metadata, producerIDs, dials rate
 	outOfOrder                   int // answers that said so
@@ -73,16 +76,12 @@ type epochKey struct {
 type epochState struct {
 	acked    bool
 	inFlight int
-	next     int32 // behind the last one that was sent
 }
-
-// before compares sequences, which wrap.
-func before(a, b int32) bool { return a != b && (uint32(b)-uint32(a))&0x7fffffff < 1<<30 }
 
 func newTap(b *Book) *tap {
 	return &tap{
 		b: b, ids: map[protocol.UUID]string{}, asked: map[testbroker.ConnID]*dialogue{},
-		seen: map[stampKey]*stamp{}, state: map[epochKey]*epochState{}, quiet: map[int32]time.Duration{},
+		seen: map[stampKey]*stamp{}, ends: map[stampKey]bool{}, up: map[int32]testbroker.ConnID{}, last: map[int32]time.Duration{}, state: map[epochKey]*epochState{}, quiet: map[int32]time.Duration{},
 	}
 }
 
@@ -105,6 +104,7 @@ func (t *tap) sent(node int32, c testbroker.ConnID, f protocol.Frame) {
 	if s.now < t.quiet[node] {
 		t.b.violate("node %d: a request, though it wants to be left alone until %v", node, t.quiet[node])
 	}
+	t.up[node], t.last[node] = c, s.now
 	d := t.asked[c]
 	if d == nil {
 		d = &dialogue{}
@@ -194,12 +194,10 @@ func (t *tap) batch(a *asked, p *partitionBook, h protocol.BatchHeader) {
 	s.sends++
 	s.waiting++
 	st := t.epoch(p, id)
-	if h.BaseSequence != st.next && s.sends == 1 && before(st.next, h.BaseSequence) {
-		t.b.violate("a batch of %v, producer %d/%d, with sequence %d, though nothing was sent yet from %d on", p, id.ID, id.Epoch, h.BaseSequence, st.next)
+	if h.BaseSequence != 0 && s.sends == 1 && !t.ends[key] {
+		t.b.violate("a batch of %v, producer %d/%d, with sequence %d, where no batch before it ends", p, id.ID, id.Epoch, h.BaseSequence)
 	}
-	if end := protocol.AddSequence(h.BaseSequence, h.Count); before(st.next, end) {
-		st.next = end
-	}
+	t.ends[stampKey{p, id, protocol.AddSequence(h.BaseSequence, h.Count)}] = true
 	st.inFlight++
 	if !st.acked && st.inFlight > 1 {
 		t.b.violate("%d batches of %v in flight under producer %d/%d, of which none was acknowledged yet", st.inFlight, p, id.ID, id.Epoch)
@@ -261,8 +259,51 @@ func (t *tap) received(node int32, c testbroker.ConnID, payload []byte) {
 	if throttle > 0 {
 		until := t.b.w.Selector.now + min(time.Duration(throttle)*time.Millisecond, time.Minute)
 		t.quiet[node] = max(t.quiet[node], until)
+		t.afterThrottle(node, c, until)
 	}
 	d.q = append(d.q[:0], d.q[1:]...)
+}
+
+// afterThrottle sees to it that a node is sent to again when it wants to be: if its connection is still the same, and a record
+// has waited for it all the time, with nothing of its partition on its way.
+func (t *tap) afterThrottle(node int32, c testbroker.ConnID, until time.Duration) {
+	cfg := &t.b.w.Config
+	slack := 2*time.Second + max(cfg.Linger, 0) + cfg.RetryBackoffMax
+	if t.b.p.Levels[NoProducerID] != Off {
+		return // then that may be what is waited for
+	}
+	s := t.b.w.Selector
+	s.In(until-s.now, func() {
+		v := t.b.w.Metadata.Snapshot()
+		s.In(slack, func() {
+			if t.up[node] != c || t.last[node] >= until || t.quiet[node] > until || t.b.closed || t.b.forced ||
+				t.busy() || t.b.w.Metadata.Snapshot() != v {
+				return
+			}
+			for i, name := range t.b.topics {
+				topic := v.Topic(name)
+				for k, p := range t.b.parts[i] {
+					if topic == nil || topic.Leader(int32(k)) != node || len(p.open) == 0 {
+						continue
+					}
+					if r := p.open[0]; r.accepted < until {
+						t.b.violate("node %d: nothing is sent to it since its throttle ended at %v, though record %d of %v waits", node, until, r.id, p)
+						return
+					}
+				}
+			}
+		})
+	})
+}
+
+// busy reports whether any request waits for its answer.
+func (t *tap) busy() bool {
+	for _, d := range t.asked {
+		if len(d.q) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // answers takes in a Produce response. False: it is not one to this request.

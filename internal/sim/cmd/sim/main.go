@@ -32,6 +32,7 @@ func main() {
 		shrink     = flag.Int("shrink", 60, "how many runs to spend on making a failure smaller")
 		workers    = flag.Int("workers", 0, "how many seeds to play at once (0: one a processor)")
 		hunt       = flag.Bool("mutants", false, "see which planted bugs are caught, each within 200 seeds (needs the build tag mutants)")
+		plant      = flag.String("plant", "none", "the bug to plant (needs the build tag mutants)")
 		quiet      = flag.Bool("quiet", false, "no progress")
 	)
 	flag.Parse()
@@ -41,6 +42,12 @@ func main() {
 		os.Exit(2)
 	}
 	o := sim.Options{Without: kinds, Faults: *faults, Partitions: *partitions}
+	bug, ok := mutants.Parse(*plant)
+	if !ok {
+		fmt.Fprintf(os.Stderr, "sim: no bug is called %q\n", *plant)
+		os.Exit(2)
+	}
+	mutants.Plant(bug)
 	if *hunt {
 		os.Exit(hunted(*first))
 	}
