@@ -50,6 +50,23 @@ func TestNodeDownKeepsBatchesQueued(t *testing.T) {
 	require.NoError(t, w.book["b"].err)
 }
 
+// FC-012: a graceful close ends in the moment in which its last batch has expired. (Simulation: it slept on, for up to a minute.)
+func TestCloseEndsWithTheLastExpiry(t *testing.T) {
+	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1}, DeliveryTimeout: time.Second, MetadataMaxAge: time.Hour,
+		ReconnectBackoff: time.Minute, ReconnectBackoffMax: 2 * time.Minute, RetryBackoff: 30 * time.Second, RetryBackoffMax: time.Minute})
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.settle()
+	require.NoError(t, w.Cluster.NodeDown(1))
+	w.send("t", 0, "b")
+	began := w.Now()
+	w.Acc.Close()
+	w.Sender.InitiateClose()
+	w.Run(time.Hour, w.Sender.Closed)
+	require.ErrorIs(t, w.book["b"].err, sender.ErrDeliveryTimeout)
+	require.Less(t, w.Now().Sub(began), 1100*time.Millisecond)
+}
+
 // FC-092: a connection that ended while nothing used it is made again for the first record, at once: nobody else wakes the
 // sender for it. (Simulation: it slept on until metadata was due, here for a minute.)
 func TestFirstRecordAfterAnIdleConnectionEnded(t *testing.T) {

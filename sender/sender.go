@@ -239,6 +239,9 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	}
 
 	s.expire(now)
+	if s.closing.Load() && !s.acc.HasIncomplete() {
+		return now // the last batch ended just now: there is nothing left to sleep for
+	}
 	sooner(s.acc.NextExpiry(now))
 	sooner(s.steer(now))
 
