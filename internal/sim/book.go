@@ -34,6 +34,8 @@ type Book struct {
 	healed        time.Duration // no record may be given up after this because of its time; 0: not yet
 	slack         time.Duration // the most that a delivery timeout may be late
 	violations    []string
+	wellAt        time.Duration // when the cluster became well; 0: not yet
+	recovery      time.Duration // how long it took then until all partitions went on
 	digest        digest
 	acked         int
 	failed        int
@@ -269,6 +271,9 @@ func (r *record) OnCompletion(res accumulator.Result, err error) {
 	}
 	if err == nil {
 		b.acked++
+		if b.wellAt > 0 && r.accepted >= b.wellAt && r.part.progress < b.wellAt {
+			b.recovery = r.settled - b.wellAt // the last partition to go on says how long it took
+		}
 		r.part.progress = max(r.part.progress, r.accepted)
 		b.checkResult(r, res)
 	} else {
