@@ -59,6 +59,7 @@ type partitionBook struct {
 	news     int           // metadata answers when it began to
 	forgot   []span        // whose records may be there twice, or out of order: the brokers had forgotten their producer
 	progress time.Duration // when the newest record that was acknowledged was accepted
+	recovery time.Duration // how long it took to go on, once all was well
 	tail     struct {      // the stamp of the last record in the log
 		id       protocol.ProducerID
 		sequence int32
@@ -272,7 +273,8 @@ func (r *record) OnCompletion(res accumulator.Result, err error) {
 	if err == nil {
 		b.acked++
 		if b.wellAt > 0 && r.accepted >= b.wellAt && r.part.progress < b.wellAt {
-			b.recovery = r.settled - b.wellAt // the last partition to go on says how long it took
+			r.part.recovery = r.settled - b.wellAt
+			b.recovery = max(b.recovery, r.part.recovery)
 		}
 		r.part.progress = max(r.part.progress, r.accepted)
 		b.checkResult(r, res)

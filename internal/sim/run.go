@@ -193,13 +193,13 @@ func (r *run) heal() {
 			r.a.probe(stream(p.Seed, 5), i, k)
 		}
 	}
-	s.In(d, func() {
+	s.In(d+r.callbackTime(), func() { // by then it is known
 		if r.ends > 0 {
 			return
 		}
 		for _, parts := range r.b.parts {
 			for _, part := range parts {
-				if part.progress < r.b.wellAt {
+				if part.progress < r.b.wellAt || part.recovery > d {
 					r.b.violate("%v: no progress %v after the cluster became well", part, d)
 				}
 			}
