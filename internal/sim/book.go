@@ -34,8 +34,6 @@ type Book struct {
 	healed        time.Duration // no record may be given up after this because of its time; 0: not yet
 	slack         time.Duration // the most that a delivery timeout may be late
 	violations    []string
-	wellAt        time.Duration // when the cluster became well; 0: not yet
-	recovery      time.Duration // how long it took then until all partitions went on
 	digest        digest
 	acked         int
 	failed        int
@@ -59,7 +57,6 @@ type partitionBook struct {
 	news     int           // metadata answers when it began to
 	forgot   []span        // whose records may be there twice, or out of order: the brokers had forgotten their producer
 	progress time.Duration // when the newest record that was acknowledged was accepted
-	recovery time.Duration // how long it took to go on, once all was well
 	tail     struct {      // the stamp of the last record in the log
 		id       protocol.ProducerID
 		sequence int32
@@ -272,10 +269,6 @@ func (r *record) OnCompletion(res accumulator.Result, err error) {
 	}
 	if err == nil {
 		b.acked++
-		if b.wellAt > 0 && r.accepted >= b.wellAt && r.part.progress < b.wellAt {
-			r.part.recovery = r.settled - b.wellAt
-			b.recovery = max(b.recovery, r.part.recovery)
-		}
 		r.part.progress = max(r.part.progress, r.accepted)
 		b.checkResult(r, res)
 	} else {

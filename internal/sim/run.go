@@ -19,10 +19,8 @@ type Result struct {
 	Acked      int
 	Failed     int
 	Requests   int64
-	Recovery   time.Duration // after all was well again; 0: it never was bad, or did not become well
-	Allowed    time.Duration // how long that may have taken
-	Violations []string      // empty: all is as it should be
-	Digest     uint64        // the same plan gives the same, always
+	Violations []string // empty: all is as it should be
+	Digest     uint64   // the same plan gives the same, always
 }
 
 // run is a plan being played.
@@ -34,7 +32,6 @@ type run struct {
 	c   *chaos
 	a   *app
 
-	allowed  time.Duration      // for recovery
 	ends     time.Duration      // when the producer has to be closed at the latest; 0: nobody has closed it
 	breaches int64              // of the protocol, told already
 	told     int64              // entries of the journal that were traced
@@ -55,7 +52,6 @@ func Run(p Plan) (res Result) {
 		}
 		res.Time = r.w.Selector.Since()
 		res.Faults, res.Records, res.Acked, res.Failed = r.c.count, r.b.taken, r.b.acked, r.b.failed
-		res.Recovery, res.Allowed = r.b.recovery, r.allowed
 		res.Requests = r.w.Cluster.Stats().Requests
 		res.Violations = append(r.b.violations, res.Violations...)
 		r.b.digest.add(uint64(res.Time), uint64(res.Records), uint64(res.Acked), uint64(res.Requests), uint64(len(res.Violations)))
@@ -161,8 +157,8 @@ func (r *run) patience() time.Duration {
 	p, c := r.p, &r.w.Config
 	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available()) / float64(p.Bandwidth)
 	backlog += float64(r.b.open) / p.capacity()
-	return c.RequestTimeout + c.SetupTimeoutMax*6/5 + 2*c.ReconnectBackoffMax + 4*c.RetryBackoffMax + r.lingers() +
-		20*p.MaxLatency + p.Config.Cluster.LeaderDelay + 500*time.Millisecond + time.Duration(backlog*float64(time.Second))
+	return 2*c.RequestTimeout + 2*c.SetupTimeoutMax + 2*c.ReconnectBackoffMax + 8*c.RetryBackoffMax + r.lingers() +
+		40*p.MaxLatency + p.Config.Cluster.LeaderDelay + 3*time.Second + time.Duration(backlog*float64(time.Second))
 }
 
 // lingers is how long it takes until every partition had its turn in the buffer, if each keeps it for a whole linger.
@@ -186,20 +182,20 @@ func (r *run) heal() {
 	}
 	r.c.repair()
 	d := r.patience()
-	r.b.wellAt, r.b.healed = s.Since(), s.Since()+d
-	r.allowed = d
+	r.b.healed = s.Since() + d
 	for i, parts := range r.b.parts {
 		for k := range parts {
 			r.a.probe(stream(p.Seed, 5), i, k)
 		}
 	}
-	s.In(d+r.callbackTime(), func() { // by then it is known
+	began := s.Since()
+	s.In(d, func() {
 		if r.ends > 0 {
 			return
 		}
 		for _, parts := range r.b.parts {
 			for _, part := range parts {
-				if part.progress < r.b.wellAt || part.recovery > d {
+				if part.progress < began {
 					r.b.violate("%v: no progress %v after the cluster became well", part, d)
 				}
 			}
