@@ -89,6 +89,26 @@ func TestOneInFlightUntilTheFirstAck(t *testing.T) {
 	require.Equal(t, w.sent, w.values("t", 0))
 }
 
+// KAFKA-15591: a new leader that knows nothing of the producer would take any sequence for the first, so that there is one batch in
+// flight until that one has acknowledged, too. (Simulation: the second overtook the first, which the new leader had refused.)
+func TestOneInFlightUntilTheNewLeadersFirstAck(t *testing.T) {
+	cfg := small(testbroker.Config{Nodes: 2, Model: testbroker.Legacy, Fault: nth(map[int]testbroker.Verdict{
+		2: {Code: protocol.NotEnoughReplicas},
+	})})
+	cfg.Linger = time.Millisecond
+	w := newWorld(t, cfg)
+	w.topic("t", 1, 1)
+	w.send("t", 0, "warm")
+	w.settle()
+	require.NoError(t, w.Cluster.MoveLeader("t", 0, 2))
+	w.Metadata.RequestUpdate()
+	w.Client.Wakeup()
+	require.True(t, w.Run(time.Second, func() bool { return w.Metadata.Snapshot().Topic("t").Leader(0) == 2 }))
+	w.sendN("t", 0, 0, 2)
+	w.settle()
+	require.Equal(t, w.sent, w.values("t", 0))
+}
+
 // S-80, SND-17, FC-002: the first of several fails retriably and the others come back out of order; all are sent again one at a
 // time, each with the sequence it had, and what was not sent yet waits without one.
 func TestRetriesKeepTheirSequence(t *testing.T) {

@@ -27,10 +27,11 @@ type Manager struct {
 // partition is one partition's sequence state. It outlives metadata: a topic that vanishes and comes
 // back must not begin at 0 again under the same epoch (FC-006).
 type partition struct {
-	tp    protocol.TopicPartition
-	id    protocol.ProducerID // the id and epoch its sequences belong to
-	next  int32               // of the next batch without one
-	acked bool                // some batch under id was acknowledged: the leader has state for us
+	tp      protocol.TopicPartition
+	id      protocol.ProducerID // the id and epoch its sequences belong to
+	next    int32               // of the next batch without one
+	acked   bool                // some batch under id was acknowledged: the leader, ackedBy, has state for us
+	ackedBy int32
 	// last is the highest sequence acknowledged under id; -1: none.
 	last       int32
 	lastOffset int64 // of the last record acknowledged, -1
@@ -126,9 +127,9 @@ func (m *Manager) MayDrain(b *accumulator.ProducerBatch, node int32) bool {
 	if p.onWire < len(p.inFlight) || p.inFlight[0].Attempts() > 1 {
 		return false // something is being retried
 	}
-	// One in flight until the leader has acknowledged one: before that it has no state and would take any
-	// sequence for the first (KAFKA-15591, FC-001).
-	return (p.acked || mutants.On(mutants.TwoBeforeFirstAck)) && len(p.inFlight) < m.maxInFlight
+	// One in flight until the leader has acknowledged one: before that it may have no state, and would take any sequence for the
+	// first (KAFKA-15591, FC-001). That goes for each leader anew: some brokers forget producers when a leader moves.
+	return (p.acked && p.ackedBy == node || mutants.On(mutants.TwoBeforeFirstAck)) && len(p.inFlight) < m.maxInFlight
 }
 
 // Stamp gives b its sequence. The one place where sequences are given out.
@@ -164,7 +165,7 @@ func (m *Manager) Succeeded(b *accumulator.ProducerBatch, offset int64) {
 	p := m.partition(b.TopicPartition())
 	p.drop(b)
 	if b.Producer() == p.id {
-		p.acked = true
+		p.acked, p.ackedBy = true, p.node
 		if p.hasGap && !before(b.Sequence(), p.gap) {
 			p.hasGap = false // the leader has it now: a batch that was too large went in parts
 		}
