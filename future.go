@@ -8,7 +8,8 @@ import (
 )
 
 // Callback is told what became of a record: where it went, or why it failed. It runs exactly once, on a
-// goroutine of the producer's own, in the order of the records within a partition. It may be slow, block, send
+// goroutine of the producer's own, in the order of the records within a partition; only one that Send refuses does not
+// wait for the ones before it. It may be slow, block, send
 // again and wait for what it sent; while it does, no other callback runs, and once more than BufferMemory of records has
 // piled up behind it, a Send from elsewhere waits. Flush and Close wait for callbacks, so inside one they only end with
 // their ctx.

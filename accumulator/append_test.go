@@ -23,19 +23,6 @@ func sizeOf(i, n int) int {
 	return protocol.RecordSize(protocol.RecordBodySize(0, int32(i), nil, make([]byte, n), nil))
 }
 
-// fill appends values of n bytes to a partition as long as they fit into one batch of the given size; it returns
-// how many that were.
-func (r *rig) fill(partition int32, batch, n int) int {
-	r.t.Helper()
-	size, count := protocol.BatchHeaderSize, 0
-	for size+sizeOf(count, n) < batch {
-		size += sizeOf(count, n)
-		r.put(partition, n)
-		count++
-	}
-	return count
-}
-
 // ACC-02, S-57, S-60, S-63, S-81: records go into the open batch as long as they fit; one more begins a second
 // batch, and only then has the node something to be sent: the first batch, with its records in order.
 func TestAppendFillsBatches(t *testing.T) {

@@ -66,7 +66,6 @@ type ProducerBatch struct {
 
 	// Owned by the sender goroutine.
 	attempts     int
-	lastAttempt  time.Time
 	retryAt      time.Time
 	drained      time.Time
 	leaderEpoch  int32 // known when last sent; -1

@@ -155,8 +155,7 @@ func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now 
 // Reenqueue puts a batch back to be sent again, where its records belong, not before the back-off is
 // over. The sender's.
 func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
-	b.lastAttempt = now
-	b.retryAt = now.Add(a.backoff(b.attempts))
+	b.retryAt = now.Add(a.backoff.Delay(b.attempts - 1))
 	d := b.d
 	d.mu.Lock()
 	d.insert(b)
@@ -164,25 +163,6 @@ func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
 	if !d.muted {
 		a.classify(d, now)
 	}
-}
-
-// backoff is exponential in the attempts made, with 20 % jitter.
-func (a *RecordAccumulator) backoff(attempts int) time.Duration {
-	base, limit := a.cfg.RetryBackoff, a.cfg.RetryBackoffMax
-	if base >= limit {
-		base = limit // Java: the maximum then acts as a constant
-	}
-	if base <= 0 {
-		return 0
-	}
-	d := base
-	for i := 1; i < attempts && d < limit; i++ {
-		d *= 2
-	}
-	d = min(d, limit)
-	// In steps of a thousandth of 0.8 to 1.2, so that one integer decides.
-	d = d / 1000 * time.Duration(800+a.cfg.Rand(401))
-	return min(d, limit)
 }
 
 // Unhold notes that a writer let go of the batch's bytes. The sender's.

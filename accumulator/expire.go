@@ -104,7 +104,8 @@ func (a *RecordAccumulator) Close() {
 				// An append that was under way has entered its batch once its lock has been had; the next
 				// one sees closed (S-56).
 				d.mu.Lock()
-				d.mu.Unlock() //nolint:staticcheck // the empty section is the point
+				//lint:ignore SA2001 the empty section is the point
+				d.mu.Unlock()
 				if sh := d.share.Load(); sh != nil {
 					sh.wakeAll()
 				}

@@ -11,7 +11,7 @@ import (
 // incompleteSet holds the batches that are not Done, in order of creation: what Flush waits for, what
 // the delivery timeout looks at, and what a forced close fails.
 type incompleteSet struct {
-	mu         sync.Mutex // taken while a deque's lock may be held; a leaf itself
+	mu         sync.Mutex // guards all of it, and the links in the batches; taken while a deque's lock may be held; a leaf itself
 	head, tail *ProducerBatch
 	lastID     uint64
 	n          int

@@ -63,7 +63,6 @@ type rig struct {
 
 	full map[int32]bool // nodes that can take no request
 	busy map[int32]int  // requests in flight, by node
-	done []*ProducerBatch
 }
 
 // newRig makes an accumulator of 16 KiB batches without linger over a pool of 1 MiB, unless set says otherwise,

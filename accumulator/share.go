@@ -40,7 +40,7 @@ type share struct {
 	wakeGrown  atomic.Int64 // a slab filled with unsent at or above this wakes the sender
 
 	waiting atomic.Int32
-	mu      sync.Mutex
+	mu      sync.Mutex    // guards wakeup; a leaf
 	wakeup  chan struct{} // closed when the sender made room; made by the first who waits
 }
 

@@ -150,9 +150,7 @@ func (s *stress) answer(b *ProducerBatch, now time.Time) {
 func (s *stress) acknowledge(b *ProducerBatch) {
 	log := s.logs[b.TopicPartition()]
 	base := len(log)
-	for _, v := range s.r.values(b) {
-		log = append(log, v)
-	}
+	log = append(log, s.r.values(b)...)
 	s.logs[b.TopicPartition()] = log
 	s.r.a.Complete(b, int64(base), -1)
 }

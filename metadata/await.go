@@ -162,19 +162,19 @@ func (m *Metadata) look(w *wait) (*Topic, <-chan struct{}, error) {
 }
 
 func (m *Metadata) timedOut(w *wait) error {
-	cause, partitions := m.reason(w)
+	partitions, cause := m.reason(w)
 	return &TimeoutError{Topic: w.topic, Partition: w.partition, Partitions: partitions, Waited: max(w.maxWait, 0), Cause: cause}
 }
 
 func (m *Metadata) cancelled(w *wait, err error) error {
-	if cause, _ := m.reason(w); cause != nil {
+	if _, cause := m.reason(w); cause != nil {
 		return fmt.Errorf("wait for metadata of topic %s: %w; so far: %w", w.topic, err, cause)
 	}
 	return fmt.Errorf("wait for metadata of topic %s: %w", w.topic, err)
 }
 
 // reason is what keeps the topic from being known, as far as that is known.
-func (m *Metadata) reason(w *wait) (cause error, partitions int) {
+func (m *Metadata) reason(w *wait) (partitions int, cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := m.snap.Load().Topic(w.topic); t != nil {
@@ -187,7 +187,7 @@ func (m *Metadata) reason(w *wait) (cause error, partitions int) {
 	case m.lastErr != nil:
 		cause = fmt.Errorf("%w; then: %w", cause, m.lastErr)
 	}
-	return cause, partitions
+	return partitions, cause
 }
 
 // maxTopicName is Kafka's limit, which leaves room for a suffix in a file's name.

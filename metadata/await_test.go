@@ -146,7 +146,7 @@ func TestAwaitTimeout(t *testing.T) {
 				}
 				time.Sleep(2*time.Second - 1)
 				r.waits(t)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				_, err := r.returned(t)
 				assert.Equal(t, 2*time.Second, r.took)
 				require.ErrorIs(t, err, ErrTimeout)

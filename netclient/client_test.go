@@ -604,7 +604,6 @@ func (h *countingHandler) HandleReleased()          { h.released++ }
 type echoSelector struct {
 	next, events []Event
 	payloads     [][5]byte
-	versions     *protocol.ApiVersionsResponse
 }
 
 func (s *echoSelector) Connect(node protocol.Node, _ time.Duration) {

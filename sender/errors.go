@@ -81,20 +81,5 @@ func (e *DeliveryError) Retriable() bool {
 	return errors.As(e.Cause, &r) && r.Retriable()
 }
 
-// recordError is one record's own verdict within a batch that was refused (KIP-467).
-type recordError struct {
-	*DeliveryError
-	message string
-}
-
-func (e *recordError) Error() string {
-	if e.message == "" {
-		return e.DeliveryError.Error()
-	}
-	return e.DeliveryError.Error() + ": " + e.message
-}
-
-func (e *recordError) Unwrap() error { return e.DeliveryError }
-
 // errBatchRefused is the cause for records that were not named among those at fault.
 var errBatchRefused = errors.New("the batch was refused because of other records in it")

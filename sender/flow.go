@@ -7,6 +7,8 @@ import (
 
 // flow is what the sender measures of a node, to bound what may wait for it.
 type flow struct {
+	canSend  bool // as of refreshNodes
+	inFlight int
 	progress time.Time     // of its last answer, or of the request that ended an idle time
 	minRTT   time.Duration // least time of a request; 0: none measured
 	rttSince time.Time     // minRTT is forgotten now and then: routes change
@@ -47,7 +49,7 @@ func (f *flow) answered(now time.Time, rtt time.Duration, bytes int) {
 	}
 }
 
-// steer sets how much may wait unsent for each node. It returns when to look again, for those who wait.
+// steer sets how much may wait unsent for each node, after refreshNodes. It returns when to look again, for those who wait.
 func (s *Sender) steer(now time.Time) (next time.Time) {
 	nodes := s.acc.Nodes()
 	snapshot := s.md.Snapshot()
@@ -61,7 +63,7 @@ func (s *Sender) steer(now time.Time) (next time.Time) {
 		if _, known := snapshot.Node(id); !known {
 			continue
 		}
-		if s.isStuck(id, now) {
+		if s.flow(id).isStuck(now) {
 			stuck++
 		} else {
 			working++
@@ -79,10 +81,10 @@ func (s *Sender) steer(now time.Time) (next time.Time) {
 	for _, id := range nodes {
 		f := s.flow(id)
 		soft := hard
-		if !s.isStuck(id, now) {
+		if !f.isStuck(now) {
 			soft = s.acc.ShareFor(f.rate * f.minRTT.Seconds())
-			if s.client.InFlightCount(id) > 0 {
-				if at := f.progress.Add(s.stall(f)); s.acc.AppendsWait(id) && (next.IsZero() || at.Before(next)) {
+			if f.inFlight > 0 {
+				if at := f.progress.Add(f.stall()); s.acc.AppendsWait(id) && (next.IsZero() || at.Before(next)) {
 					next = at
 				}
 			}
@@ -93,13 +95,12 @@ func (s *Sender) steer(now time.Time) (next time.Time) {
 }
 
 // stall is how long the node may be silent with requests in flight.
-func (s *Sender) stall(f *flow) time.Duration { return max(stallFloor, 4*f.minRTT) }
+func (f *flow) stall() time.Duration { return max(stallFloor, 4*f.minRTT) }
 
 // isStuck reports whether the node takes nothing at present.
-func (s *Sender) isStuck(id int32, now time.Time) bool {
-	f := s.flow(id)
-	if s.client.InFlightCount(id) == 0 {
-		return !s.client.CanSend(id, now)
+func (f *flow) isStuck(now time.Time) bool {
+	if f.inFlight == 0 {
+		return !f.canSend
 	}
-	return f.minRTT == 0 || !f.progress.Add(s.stall(f)).After(now)
+	return f.minRTT == 0 || !f.progress.Add(f.stall()).After(now)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kafka-reservoir/producer/accumulator"
 	"github.com/kafka-reservoir/producer/internal/mutants"
-	"github.com/kafka-reservoir/producer/internal/txn"
 	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/protocol"
 )
@@ -113,7 +112,7 @@ func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceRespons
 		}
 		s.again(b, code, now)
 	case producerGone:
-		if s.txn.Lost(b, p.LogStartOffset, version >= 5) == txn.LossOfTrack {
+		if !s.txn.Lost(b, p.LogStartOffset, version >= 5) {
 			s.failBatch(b, code, message, nil, now)
 			return
 		}

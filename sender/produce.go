@@ -222,11 +222,6 @@ func (r *produceRequest) lost(resp *netclient.Response) {
 		if b.Done() {
 			continue
 		}
-		if s.cfg.Acks == 0 && resp.Written {
-			// Nothing was going to be answered: what was begun to be written counts as written or lost, and
-			// sending it again could double it.
-			b.SetMayBeWritten(true)
-		}
 		s.retryOrFail(b, resp.Err, "", nil, resp.Now)
 	}
 }

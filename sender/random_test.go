@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // TestRandomFaults runs the engine through random faults and holds what it says against what the brokers stored.
-// Set SEED to repeat one, SEEDS to run more.
+// Set SEED to repeat one, SEEDS to run more, DUMP to see what the brokers saw.
 func TestRandomFaults(t *testing.T) {
 	seeds, first := 150, 1
 	if s := os.Getenv("SEEDS"); s != "" {
@@ -114,7 +115,13 @@ func randomWorld(t *testing.T, seed uint64) {
 	next()
 	w.Run(2*time.Minute, func() bool { return n >= 600 && w.Now().Sub(sim.Start) > 5*time.Second })
 	healed = true
-	defer w.dump()
+	if os.Getenv("DUMP") != "" {
+		defer func() {
+			for _, e := range w.Cluster.Journal(0) {
+				fmt.Println(strings.ReplaceAll(e.String(), "\x00", ""))
+			}
+		}()
+	}
 	w.settle()
 	for p := int32(0); int(p) < partitions; p++ {
 		w.inOrder("t", p)

@@ -3,6 +3,7 @@ package sender
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"runtime/pprof"
@@ -87,7 +88,6 @@ type Sender struct {
 	resp      protocol.ProduceResponse
 	free      []*produceRequest
 	drained   []*accumulator.ProducerBatch
-	topics    []topicGroup
 	mark      uint64
 	asked     *metadata.Snapshot // the snapshot in which unknown leaders were last asked for
 	idPending bool               // InitProducerId is under way
@@ -243,6 +243,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 		return now // the last batch ended just now: there is nothing left to sleep for
 	}
 	sooner(s.acc.NextExpiry(now))
+	s.refreshNodes(now)
 	sooner(s.steer(now))
 
 	timeout := max(until.Sub(now), 0)
@@ -250,7 +251,6 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 		// The batches that will be opened meanwhile then need not wake the sender: it wakes in time for them.
 		timeout = min(timeout, s.cfg.Linger)
 	}
-	s.refreshNodes(now)
 	s.cfg.Metrics.RequestsInFlight.Set(int64(s.client.InFlight()))
 	if !s.acc.PrepareSleep(now, now.Add(timeout)) {
 		timeout = 0
@@ -263,10 +263,12 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	return now
 }
 
-// refreshNodes tells the accumulator which nodes could take a request.
+// refreshNodes notes, and tells the accumulator, which nodes could take a request.
 func (s *Sender) refreshNodes(now time.Time) {
 	for _, id := range s.acc.Nodes() {
-		s.acc.SetNode(id, s.client.CanSend(id, now), s.client.InFlightCount(id))
+		f := s.flow(id)
+		f.canSend, f.inFlight = s.client.CanSend(id, now), s.client.InFlightCount(id)
+		s.acc.SetNode(id, f.canSend, f.inFlight)
 	}
 }
 
@@ -439,7 +441,9 @@ func (s *Sender) producerIDAnswered(r *netclient.Response) {
 	var resp protocol.InitProducerIdResponse
 	err := r.Err
 	if err == nil {
-		err = resp.ReadFrom(r.Body, r.Version)
+		if err = resp.ReadFrom(r.Body, r.Version); err != nil {
+			s.client.Disconnect(r.Node, fmt.Errorf("producer id from node %d: %w", r.Node, err), r.Now)
+		}
 	}
 	if err == nil && resp.ThrottleTimeMs > 0 && r.Version >= 1 {
 		s.client.Throttle(r.Node, time.Duration(resp.ThrottleTimeMs)*time.Millisecond, r.Now)

@@ -65,12 +65,6 @@ func (w *world) sendN(topic string, partition int32, from, to int) {
 	}
 }
 
-// flush makes what was appended so far sendable.
-func (w *world) batchEnd() {
-	w.Acc.BeginFlush()
-	w.Acc.EndFlush()
-}
-
 // settle runs until everything is settled and checks that nothing is left behind.
 func (w *world) settle() {
 	w.t.Helper()

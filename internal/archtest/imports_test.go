@@ -28,23 +28,22 @@ var allowed = map[string][]string{
 	"internal/compress": {"protocol"},
 
 	// L2 to L4
-	"accumulator":       {"bufferpool", "partitioner", "metadata", "protocol", "internal/backoff", "internal/invariants", "internal/metrics", "internal/mutants"},
-	"internal/txn":      {"accumulator", "protocol", "internal/backoff", "internal/invariants", "internal/mutants"},
-	"internal/dispatch": {"accumulator", "internal/invariants", "internal/metrics"},
+	"accumulator":  {"bufferpool", "partitioner", "metadata", "protocol", "internal/backoff", "internal/invariants", "internal/metrics", "internal/mutants"},
+	"internal/txn": {"accumulator", "protocol", "internal/backoff", "internal/invariants", "internal/mutants"},
 	"sender": {
-		"accumulator", "internal/txn", "internal/dispatch", "netclient", "metadata", "protocol", "internal/backoff",
+		"accumulator", "internal/txn", "netclient", "metadata", "protocol", "internal/backoff",
 		"internal/invariants", "internal/metrics", "internal/mutants",
 	},
 
 	// L5: the root may import all but what only tests use.
 	".": {
 		"accumulator", "bufferpool", "metadata", "netclient", "partitioner", "protocol", "sasl", "sender", "internal/backoff",
-		"internal/compress", "internal/dispatch", "internal/invariants", "internal/metrics", "internal/txn",
+		"internal/compress", "internal/invariants", "internal/metrics", "internal/txn",
 	},
 
 	// Beside the library.
 	"internal/sim": {
-		"accumulator", "bufferpool", "internal/dispatch", "internal/metrics", "internal/txn", "metadata", "netclient", "partitioner",
+		"accumulator", "bufferpool", "internal/metrics", "internal/txn", "metadata", "netclient", "partitioner",
 		"protocol", "sender", "internal/testbroker", "internal/compress", "internal/invariants", "internal/mutants",
 	},
 	"internal/sim/cmd/sim":   {"internal/sim", "internal/mutants"},

@@ -1,7 +1,7 @@
 // Package backoff computes how long to wait before trying again.
 //
 // It is pure arithmetic, used by whoever retries: netclient for connections, metadata for requests,
-// sender for batches.
+// accumulator for batches.
 package backoff
 
 import (

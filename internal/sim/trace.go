@@ -38,13 +38,6 @@ func (r *run) since() time.Duration {
 	return r.w.Selector.Since()
 }
 
-// trace tells of something.
-func (r *run) trace(format string, args ...any) {
-	if r.p.Trace != nil {
-		fmt.Fprintf(r.p.Trace, "%12v %s\n", r.since(), fmt.Sprintf(format, args...))
-	}
-}
-
 // journal tells what the brokers saw up to now and was not told yet.
 func (r *run) journal() {
 	if r.p.Trace == nil {

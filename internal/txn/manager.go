@@ -156,7 +156,7 @@ func (m *Manager) Sent(b *accumulator.ProducerBatch, node int32) {
 }
 
 // Landed notes that b's answer came, or never will. What it was is told next, by Succeeded,
-// Failed or Retried.
+// Failed, OutOfOrder, Lost or Splitting; where by none of them, b is sent again as it is.
 func (m *Manager) Landed(b *accumulator.ProducerBatch) { m.partition(b.TopicPartition()).onWire-- }
 
 // Succeeded takes an acknowledged batch off the books. offset is its first record's, or -1. The caller
@@ -204,73 +204,45 @@ func (p *partition) missing(s int32) {
 // before compares sequences, which wrap.
 func before(a, b int32) bool { return a != b && (uint32(b)-uint32(a))&0x7fffffff < 1<<30 }
 
-// Gap is what an answer OUT_OF_ORDER_SEQUENCE means for its batch.
-type Gap int
-
-const (
-	// GapExplained: an earlier batch of the partition is unresolved. The batch is sent again after it.
-	GapExplained Gap = iota
-	// GapCertain: the log lacks what stands before the batch, and the batch. The partition begins anew under the next epoch, with it.
-	GapCertain
-	// GapInDoubt: the log lacks what stands before the batch, but an earlier attempt of the batch was not answered: a slow broker may
-	// still append it, after what is missing. Sending it under another epoch now could double it: it is sent again as it is, until
-	// no attempt can be on its way any more.
-	GapInDoubt
-)
-
-// OutOfOrder judges an answer OUT_OF_ORDER_SEQUENCE to b. patience is for how long after its connection was lost an attempt may still
-// be on its way. (Once a batch of the next epoch is in the log, brokers refuse what comes late under the old one; the danger is only what
-// comes before.)
-func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch, now time.Time, patience time.Duration) Gap {
+// OutOfOrder takes an answer OUT_OF_ORDER_SEQUENCE to b, which is to be sent again: after an unresolved earlier batch that explains the
+// answer, or, where nothing does, under the next epoch, in which the partition begins anew.
+//
+// patience is for how long after its connection was lost an attempt may still be on its way in a slow broker. Until then b is sent again as it is:
+// under another epoch it could come twice. (Once a batch of the next epoch is in the log, brokers refuse what comes late under the old
+// one; the danger is only what comes before.)
+func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch, now time.Time, patience time.Duration) {
 	p := m.partition(b.TopicPartition())
-	doubt := b.Unanswered() && now.Sub(b.LostAt()) < patience
-	if b.Producer() == p.id && !doubt {
-		// Attempts that were answered, or are long gone, have done what they did: they left nothing in the log.
-		b.SetMayBeWritten(false)
-		p.missing(b.Sequence())
+	if b.Producer() != p.id || b.Unanswered() && now.Sub(b.LostAt()) < patience {
+		return
 	}
-	switch {
-	case len(p.inFlight) == 0 || p.inFlight[0] != b:
-		return GapExplained
-	case doubt:
-		return GapInDoubt
-	}
-	if b.Producer() == p.id {
+	// Attempts that were answered, or are long gone, have done what they did: they left nothing in the log.
+	b.SetMayBeWritten(false)
+	p.missing(b.Sequence())
+	if len(p.inFlight) > 0 && p.inFlight[0] == b {
 		m.wantBump(p)
 	}
-	return GapCertain
 }
 
-// Loss is what an answer UNKNOWN_PRODUCER_ID means for its batch.
-type Loss int
-
-const (
-	// LossUnclear tells nothing: send the batch again as it is.
-	LossUnclear Loss = iota
-	// LossOfState: the broker has forgotten the producer, and the batch is not in the log. The partition begins anew under
-	// the next epoch, with the batch.
-	LossOfState
-	// LossOfTrack: the broker has forgotten the producer, and whether an earlier attempt wrote the batch can no longer be
-	// found out. Sending it again could double it.
-	LossOfTrack
-)
-
-// Lost judges an answer UNKNOWN_PRODUCER_ID to b. logStart is where the partition's log begins; known says that the answer's version
-// has it at all (Produce v5). Where it is -1 although it could be known, the leader was not ready to tell (SND-35).
-func (m *Manager) Lost(b *accumulator.ProducerBatch, logStart int64, known bool) Loss {
+// Lost takes an answer UNKNOWN_PRODUCER_ID to b: the broker has forgotten the producer. False: whether an earlier attempt wrote b can no longer
+// be found out, and sending it again could double it. True: send it again, as it is or, where it is certain not to be in the log, under the
+// next epoch.
+//
+// logStart is where the partition's log begins; known says that the answer's version has it at all (Produce v5). Where it is -1
+// although it could be known, the leader was not ready to tell (SND-35).
+func (m *Manager) Lost(b *accumulator.ProducerBatch, logStart int64, known bool) bool {
 	p := m.partition(b.TopicPartition())
 	if b.Producer() != p.id || len(p.inFlight) == 0 || p.inFlight[0] != b || known && logStart < 0 {
-		return LossUnclear
+		return true
 	}
 	// With everything acknowledged gone from the log, so is the state that came from it (retention, SND-33): that explains the
 	// answer, and a batch written later would have left state.
 	if b.MayBeWritten() && !(known && logStart > p.lastOffset) {
-		return LossOfTrack
+		return false
 	}
 	b.SetMayBeWritten(false)
 	p.missing(b.Sequence())
 	m.wantBump(p)
-	return LossOfState
+	return true
 }
 
 // Splitting notes that b was refused as too large and will be sent in parts. The refusal says that nothing stands in the
@@ -326,31 +298,22 @@ func (m *Manager) Settle() bool {
 	if len(m.bumping) == 0 || !m.id.Valid() {
 		return false // without a producer id, SetID goes on
 	}
-	due := false
+	released, ready := false, false
 	kept := m.bumping[:0]
 	for _, p := range m.bumping {
-		switch {
-		case len(p.inFlight) == 0 && p.last >= 0 && protocol.AddSequence(p.last, 1) == p.next:
+		if len(p.inFlight) == 0 && p.last >= 0 && protocol.AddSequence(p.last, 1) == p.next {
 			// A later batch was acknowledged, so what had been in doubt was written: nothing is missing (SND-25).
 			p.bump, p.hasGap = false, false
-			due = true
+			released = true
 			continue
-		case p.onWire == 0 && !p.anyUnknown():
-			due = true
 		}
+		ready = ready || p.settled()
 		kept = append(kept, p)
 	}
 	clear(m.bumping[len(kept):])
 	m.bumping = kept
-	if !due || len(kept) == 0 {
-		return due
-	}
-	ready := false
-	for _, p := range kept {
-		ready = ready || p.settled()
-	}
 	if !ready {
-		return due
+		return released
 	}
 	if m.id.Epoch == math.MaxInt16 {
 		m.log.Info("producer epoch exhausted: a new producer id is needed", "producer_id", m.id.ID)
