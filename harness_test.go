@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafka-reservoir/producer"
+	"github.com/kafka-reservoir/producer/internal/leak"
 	"github.com/kafka-reservoir/producer/internal/simnet"
 	"github.com/kafka-reservoir/producer/internal/testbroker"
 	"github.com/kafka-reservoir/producer/protocol"
@@ -86,32 +85,6 @@ func on(key protocol.APIKey, v testbroker.Verdict) func(*testbroker.Request) tes
 	}
 }
 
-// ofOurs matches a function of the producer, as a stack has it.
-var ofOurs = regexp.MustCompile(`^github\.com/kafka-reservoir/producer(/(accumulator|bufferpool|metadata|netclient|sender))?\.`)
-
-// running are the stacks of the goroutines that producers have started: those that have a function of the producer at
-// their bottom.
-func running() []string {
-	b := make([]byte, 1<<20)
-	b = b[:runtime.Stack(b, true)]
-	var own []string
-	for _, g := range strings.Split(string(b), "\n\n") {
-		bottom := ""
-		for _, line := range strings.Split(g, "\n")[1:] {
-			if strings.HasPrefix(line, "created by ") {
-				break
-			}
-			if !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "sync.(*WaitGroup).Go") {
-				bottom = line
-			}
-		}
-		if ofOurs.MatchString(bottom) {
-			own = append(own, g)
-		}
-	}
-	return own
-}
-
 // nothingRuns fails the test if a goroutine of a producer is left. Inside a bubble.
 func nothingRuns(t *testing.T) {
 	t.Helper()
@@ -119,7 +92,7 @@ func nothingRuns(t *testing.T) {
 		return // a test that was given up half way has not closed its producers
 	}
 	synctest.Wait() // one that was about to return has returned
-	if left := running(); len(left) > 0 {
+	if left := leak.Goroutines(); len(left) > 0 {
 		t.Errorf("%d goroutines left behind:\n%s", len(left), strings.Join(left, "\n\n"))
 	}
 }

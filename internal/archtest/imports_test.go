@@ -16,6 +16,7 @@ var allowed = map[string][]string{
 	"internal/metrics":       {},
 	"internal/backoff":       {},
 	"internal/simnet":        {},
+	"internal/leak":          {},
 	"protocol/internal/wire": {},
 	"protocol":               {"protocol/internal/wire", "internal/invariants"},
 	"partitioner":            {},
@@ -49,6 +50,7 @@ var allowed = map[string][]string{
 	"internal/sim/cmd/sim":   {"internal/sim", "internal/mutants"},
 	"internal/testbroker":    {"protocol", "internal/compress", "internal/invariants"},
 	"internal/archtest":      {},
+	"internal/fieldcases":    {".", "partitioner", "protocol"},
 	"netclient/selectortest": {"netclient", "protocol", "internal/simnet", "internal/testbroker"},
 	"examples":               {".", "partitioner", "protocol", "sasl", "internal/testbroker"},
 }
@@ -61,7 +63,7 @@ var thirdParty = map[string][]string{
 }
 
 // forTests are what every test may import besides.
-var forTests = []string{"internal/sim", "internal/testbroker", "internal/simnet", "internal/metrics", "internal/invariants", "internal/compress", "netclient/selectortest"}
+var forTests = []string{"internal/sim", "internal/testbroker", "internal/simnet", "internal/leak", "internal/metrics", "internal/invariants", "internal/compress", "netclient/selectortest"}
 
 // besides is what the tests of single packages may import, though their code may not.
 var besides = map[string][]string{
