@@ -47,7 +47,7 @@ type world struct {
 	producers []kafka
 	closed    map[kafka]bool
 	book      []*sent
-	errorLog  []string
+	log       []logLine
 }
 
 // sent is one record, and what the producer said of it.
@@ -89,7 +89,7 @@ func play(t *testing.T, cfg testbroker.Config, f func(w *world)) {
 // t0 is the configuration that the cases assume, as change has it.
 func (w *world) t0(change func(c *producer.Config)) producer.Config {
 	c := producer.Config{
-		BootstrapServers: w.Addrs(), Dial: w.network.Dial, Logger: slog.New(errorsOnly{w}),
+		BootstrapServers: w.Addrs(), Dial: w.network.Dial, Logger: slog.New(logBook{w}),
 		Linger: 5 * time.Millisecond, BatchSize: 16 << 10, BufferMemory: 32 << 20, MaxInFlight: 5,
 		MaxBlock: time.Second, RequestTimeout: 500 * time.Millisecond, DeliveryTimeout: 3 * time.Second,
 		RetryBackoff: 20 * time.Millisecond, RetryBackoffMax: 100 * time.Millisecond,
@@ -299,8 +299,8 @@ func (w *world) check() {
 			w.t.Errorf("record %q was told of %d times", s.record.Value, s.times)
 		}
 	}
-	if len(w.errorLog) > 0 && !failed { // C7
-		w.t.Errorf("nothing failed, and yet the log has errors: %s", strings.Join(w.errorLog, "; "))
+	if lines := w.logged(slog.LevelError, ""); len(lines) > 0 && !failed { // C7
+		w.t.Errorf("nothing failed, and yet the log has errors: %s", strings.Join(lines, "; "))
 	}
 	w.checkLogs()
 	if !w.mayBreach {
@@ -393,15 +393,38 @@ func differs(was record, is testbroker.Record) string {
 // same tells nil from empty.
 func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// errorsOnly is a log that keeps what is logged as an error.
-type errorsOnly struct{ w *world }
+// logBook is a log that the world keeps.
+type logBook struct{ w *world }
 
-func (errorsOnly) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
-func (l errorsOnly) WithAttrs([]slog.Attr) slog.Handler             { return l }
-func (l errorsOnly) WithGroup(string) slog.Handler                  { return l }
-func (l errorsOnly) Handle(_ context.Context, r slog.Record) error {
+type logLine struct {
+	level slog.Level
+	text  string // message key=value …
+}
+
+func (logBook) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+func (l logBook) WithAttrs([]slog.Attr) slog.Handler             { return l }
+func (l logBook) WithGroup(string) slog.Handler                  { return l }
+func (l logBook) Handle(_ context.Context, r slog.Record) error {
+	line := logLine{r.Level, r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		line.text += " " + a.String()
+		return true
+	})
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	l.w.errorLog = append(l.w.errorLog, r.Message)
+	l.w.log = append(l.w.log, line)
 	return nil
+}
+
+// logged are the lines of one level that contain text, as "message key=value …".
+func (w *world) logged(level slog.Level, text string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var lines []string
+	for _, l := range w.log {
+		if l.level == level && strings.Contains(l.text, text) {
+			lines = append(lines, l.text)
+		}
+	}
+	return lines
 }
