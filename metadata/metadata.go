@@ -343,6 +343,14 @@ func (m *Metadata) HandleDisconnect(err error) {
 	m.schedule.needFull = true
 }
 
+// LastError is what has gone wrong since the last good answer: a connection that was lost or could not be made, or an answer of no
+// use. Nil if nothing has.
+func (m *Metadata) LastError() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lastErr
+}
+
 // SetFatal makes everybody in Await return with err; if nobody is there, the next one does. It is for
 // what a new attempt will hardly cure, such as refused credentials.
 func (m *Metadata) SetFatal(err error) {

@@ -1,8 +1,10 @@
 package netclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/kafka-reservoir/producer/protocol"
@@ -224,6 +226,9 @@ func (c *NetworkClient) handleMetadata(r *Response) {
 	switch err := c.md.HandleResponse(r.Version, resp, r.Now); {
 	case err == nil:
 		c.avoid = noNode
+		if n := c.find(r.Node); n != nil {
+			n.foreign = false
+		}
 	case errors.Is(err, protocol.RebootstrapRequired):
 		c.rebootstrap(r.Now, true)
 	case c.md.CheckCluster(deref(resp.ClusterID)) != nil:
@@ -236,7 +241,14 @@ func (c *NetworkClient) handleMetadata(r *Response) {
 // wrongCluster leaves a node that belongs to another cluster: nothing must be written there. Its address came from metadata that
 // is out of date, so the bootstrap servers are asked again.
 func (c *NetworkClient) wrongCluster(node int32, err error, now time.Time) {
-	c.log.Error("wrong cluster", "node", node, "err", err)
+	level := slog.LevelError
+	if n := c.find(node); n != nil {
+		if n.foreign {
+			level = slog.LevelDebug // it was said
+		}
+		n.foreign = true
+	}
+	c.log.Log(context.Background(), level, "wrong cluster", "node", node, "err", err)
 	c.Disconnect(node, err, now)
 	c.rebootstrap(now, true)
 }

@@ -88,6 +88,7 @@ func (c *NetworkClient) connected(n *nodeConn, resp *protocol.ApiVersionsRespons
 		return
 	}
 	troubled := n.lastErr != nil
+	n.foreign = n.foreign && cluster == ""
 	n.becomeReady(now, newAPIVersions(n.addr, resp))
 	c.features.update(resp)
 	c.lostSince = time.Time{}

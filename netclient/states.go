@@ -67,6 +67,7 @@ type nodeConn struct {
 	usedAt    time.Time     // last request or response
 	throttled time.Time     // before this no new request
 	lastErr   error         // why the last connection, or attempt, failed; nil once ready
+	foreign   bool          // it said that it belongs to another cluster, and has not named ours since
 }
 
 func (n *nodeConn) becomeConnecting(addr protocol.Node, now time.Time, patience time.Duration) {

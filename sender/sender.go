@@ -336,7 +336,7 @@ func (s *Sender) expire(now time.Time) {
 	}
 }
 
-// lastAnswer is what an expired batch last met: the broker's answer, or why its broker cannot be reached.
+// lastAnswer is what an expired batch last met: the broker's answer, or why its broker cannot be reached or is not known.
 func (s *Sender) lastAnswer(b *accumulator.ProducerBatch) error {
 	if err := b.LastError(); err != nil {
 		return err
@@ -344,6 +344,9 @@ func (s *Sender) lastAnswer(b *accumulator.ProducerBatch) error {
 	if t := s.md.Snapshot().Topic(b.TopicPartition().Topic); t != nil {
 		if id := t.Leader(b.Partition()); id >= 0 {
 			return s.client.LastError(id)
+		}
+		if why := s.md.LastError(); why != nil {
+			return fmt.Errorf("%w Meanwhile: %w", protocol.LeaderNotAvailable, why)
 		}
 		return protocol.LeaderNotAvailable
 	}
