@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -270,8 +271,9 @@ func TestConfigSocketBuffers(t *testing.T) {
 	assert.Contains(t, bad, "ReceiveBuffer")
 }
 
-// CU-01, S-14: what an address may look like.
-func TestParseAddress(t *testing.T) {
+// FC-098, CU-01, S-14: what an address may look like. As in Java, a port is needed, and so are the brackets of an IPv6 host:
+// what has neither is refused with the reason, rather than guessed at.
+func TestFC098Addresses(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
 		host string
@@ -284,14 +286,24 @@ func TestParseAddress(t *testing.T) {
 		{"[fe80::b1da:69ca:57f7:63d8%3]:1234", "fe80::b1da:69ca:57f7:63d8%3", 1234},
 		{"PLAINTEXT://mydomain.com:8080", "mydomain.com", 8080},
 		{"MyDomain.com:65535", "MyDomain.com", 65535},
+		{"[::1]:9092", "::1", 9092},
+		{"[fe80::1%eth0]:9093", "fe80::1%eth0", 9093},
+		{"PLAINTEXT://a:1", "a", 1},
 		{"under_score-9.:1", "under_score-9.", 1},
 	} {
 		host, port, err := parseAddress(tt.in)
 		require.NoError(t, err, tt.in)
 		assert.Equal(t, tt.host, host)
 		assert.Equal(t, tt.port, port)
+		assert.Equal(t, net.JoinHostPort(tt.host, strconv.Itoa(int(tt.port))), protocol.Node{Host: host, Port: port}.Addr(), "as it is dialled")
 	}
 	for in, why := range map[string]string{
+		"::1":             "brackets",
+		"fe80::1%eth0":    "brackets",
+		"a:":              "port",
+		"a:99999":         "port",
+		"a:b":             "port",
+		" a:1 , b:2 ":     "its own element",
 		"":                "host:port",
 		"localhost":       "host:port",
 		"localhost:":      "port",
@@ -311,6 +323,7 @@ func TestParseAddress(t *testing.T) {
 		_, _, err := parseAddress(in)
 		require.Error(t, err, in)
 		assert.Contains(t, err.Error(), why, in)
+		assert.Contains(t, complaintsOf(t, Config{BootstrapServers: []string{in}}.Validate()), "BootstrapServers", "a ConfigError")
 	}
 }
 
@@ -328,8 +341,8 @@ func TestConfigBootstrap(t *testing.T) {
 	assert.Contains(t, complaintsOf(t, Config{}.Validate()), "BootstrapServers")
 }
 
-// S-14, CU-01: New needs one name that resolves, and names all that do not.
-func TestConfigBootstrapResolves(t *testing.T) {
+// FC-099, S-14, CU-01: New needs one name that resolves, and names all that do not; once one does, New works.
+func TestFC099OneNameIsEnough(t *testing.T) {
 	lookups := 0
 	lookup := func(_ context.Context, host string) ([]string, error) {
 		lookups++
@@ -352,6 +365,8 @@ func TestConfigBootstrapResolves(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, complaintsOf(t, err), "BootstrapServers")
 	assert.ErrorContains(t, err, "bad:1: lookup bad: no such host; worse:3: lookup worse: no such host")
+	mended := func(context.Context, string) ([]string, error) { return []string{"10.0.0.1"}, nil }
+	require.NoError(t, resolve(c).checkBootstrap(ctx, mended), "nothing is remembered")
 
 	lookups = 0
 	c.DeferBootstrapResolve = true

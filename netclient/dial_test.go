@@ -41,7 +41,9 @@ func newBed(t *testing.T, cfg netclient.TCPConfig) *bed {
 	if cfg.Dial == nil {
 		cfg.Dial = b.net.Dial
 	}
-	cfg.LookupHost = b.net.LookupHost
+	if cfg.LookupHost == nil {
+		cfg.LookupHost = b.net.LookupHost
+	}
 	b.sel = netclient.NewTCPSelector(cfg)
 	t.Cleanup(func() {
 		b.sel.Shutdown()
@@ -357,34 +359,37 @@ func TestAPIVersionsRequestSaysWhoWeAre(t *testing.T) {
 	}
 }
 
-// FC-094, FC-097, CU-02: all addresses of a name are tried, in order, and one that swallows packets costs a head
-// start and not the setup timeout.
-func TestAllAddressesAreTried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var b *bed
-		var mu sync.Mutex
-		var dialled []string
-		b = newBed(t, netclient.TCPConfig{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-			mu.Lock()
-			dialled = append(dialled, address)
-			mu.Unlock()
-			return b.net.Dial(ctx, network, address)
-		}})
-		b.net.SetHost("broker1", "::1", "127.0.0.9", "127.0.0.1")
-		b.net.BlackHole("127.0.0.9:9092", true)
-		b.serve("127.0.0.1:9092", broker)
-		start := b.now
-		e := b.connect(node1, 300*time.Millisecond)
-		require.Equal(t, netclient.Connected, e.Kind, "%v", e.Err)
-		assert.Equal(t, []string{"[::1]:9092", "127.0.0.9:9092", "127.0.0.1:9092"}, dialled)
-		assert.Equal(t, 75*time.Millisecond, b.now.Sub(start))
+// FC-097, CU-02: all addresses of a name are tried, in order, and one that swallows packets costs a head start and not the
+// setup timeout; for bootstrap servers as for brokers.
+func TestFC097AllAddressesAreTried(t *testing.T) {
+	for _, id := range []int32{1, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			var b *bed
+			var mu sync.Mutex
+			var dialled []string
+			b = newBed(t, netclient.TCPConfig{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				mu.Lock()
+				dialled = append(dialled, address)
+				mu.Unlock()
+				return b.net.Dial(ctx, network, address)
+			}})
+			node := protocol.Node{ID: id, Host: "broker1", Port: 9092}
+			b.net.SetHost("broker1", "::1", "127.0.0.9", "127.0.0.1")
+			b.net.BlackHole("127.0.0.9:9092", true)
+			b.serve("127.0.0.1:9092", broker)
+			start := b.now
+			e := b.connect(node, 300*time.Millisecond)
+			require.Equal(t, netclient.Connected, e.Kind, "%v", e.Err)
+			assert.Equal(t, []string{"[::1]:9092", "127.0.0.9:9092", "127.0.0.1:9092"}, dialled)
+			assert.Equal(t, 75*time.Millisecond, b.now.Sub(start))
 
-		b.sel.Close(1)
-		b.next()
-		start = b.now
-		b.connected(node1)
-		assert.Equal(t, 250*time.Millisecond, b.now.Sub(start), "with a long timeout")
-	})
+			b.sel.Close(id)
+			b.next()
+			start = b.now
+			b.connected(node)
+			assert.Equal(t, 250*time.Millisecond, b.now.Sub(start), "with a long timeout")
+		})
+	}
 }
 
 // FC-094, FC-100: when no address answers, the error has all reasons.
@@ -404,15 +409,41 @@ func TestNoAddressAnswers(t *testing.T) {
 	})
 }
 
-// FC-094: a name is resolved for each attempt, so a broker that moved is found.
-func TestNamesAreResolvedForEachAttempt(t *testing.T) {
+// FC-094: a name is resolved anew for each attempt, so that a broker which moved is found at once; of several addresses one that
+// is dead costs a head start, not a setup timeout. (All are tried side by side: which one failed last need not be remembered.)
+func TestFC094NamesAreResolvedForEachAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, netclient.TCPConfig{})
+		var b *bed
+		lookups := 0
+		b = newBed(t, netclient.TCPConfig{LookupHost: func(ctx context.Context, host string) ([]string, error) {
+			lookups++
+			return b.net.LookupHost(ctx, host)
+		}})
 		b.net.SetHost("broker1", "10.0.0.1")
+		b.serve("10.0.0.1:9092", broker)
+		b.connected(node1)
+		for _, c := range b.net.Conns("10.0.0.1:9092") {
+			c.Close() // the broker is gone
+		}
+		require.Equal(t, netclient.Disconnected, b.next().Kind)
+		require.NoError(t, b.listeners[0].Close())
 		b.failed(node1)
 		b.net.SetHost("broker1", "10.0.0.2")
 		b.serve("10.0.0.2:9092", broker)
+		start := b.now
 		b.connected(node1)
+		assert.Equal(t, start, b.now)
+		assert.Equal(t, 3, lookups)
+
+		b.sel.Close(1)
+		b.next()
+		b.net.SetHost("broker1", "10.0.0.1", "10.0.0.2")
+		b.net.BlackHole("10.0.0.1:9092", true)
+		start = b.now
+		e := b.connect(node1, 300*time.Millisecond)
+		require.Equal(t, netclient.Connected, e.Kind, "%v", e.Err)
+		assert.Equal(t, 100*time.Millisecond, b.now.Sub(start))
+		assert.Equal(t, 4, lookups)
 	})
 }
 

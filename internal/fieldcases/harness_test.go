@@ -48,6 +48,13 @@ type world struct {
 	closed    map[kafka]bool
 	book      []*sent
 	log       []logLine
+	dials     []dial
+}
+
+// dial is one attempt to connect, as Config.Dial sees it.
+type dial struct {
+	address string
+	at      time.Time
 }
 
 // sent is one record, and what the producer said of it.
@@ -89,7 +96,7 @@ func play(t *testing.T, cfg testbroker.Config, f func(w *world)) {
 // t0 is the configuration that the cases assume, as change has it.
 func (w *world) t0(change func(c *producer.Config)) producer.Config {
 	c := producer.Config{
-		BootstrapServers: w.Addrs(), Dial: w.network.Dial, Logger: slog.New(logBook{w}),
+		BootstrapServers: w.Addrs(), Dial: w.dial, Logger: slog.New(logBook{w}),
 		Linger: 5 * time.Millisecond, BatchSize: 16 << 10, BufferMemory: 32 << 20, MaxInFlight: 5,
 		MaxBlock: time.Second, RequestTimeout: 500 * time.Millisecond, DeliveryTimeout: 3 * time.Second,
 		RetryBackoff: 20 * time.Millisecond, RetryBackoffMax: 100 * time.Millisecond,
@@ -100,6 +107,30 @@ func (w *world) t0(change func(c *producer.Config)) producer.Config {
 		change(&c)
 	}
 	return c
+}
+
+// dial connects to an address of the network, and notes that it was tried. Names that end in .invalid are unknown.
+func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dials = append(w.dials, dial{address, time.Now()})
+	w.mu.Unlock()
+	if host, _, _ := net.SplitHostPort(address); strings.HasSuffix(host, ".invalid") {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
+	}
+	return w.network.Dial(ctx, network, address)
+}
+
+// dialled are the times at which connections to an address were tried.
+func (w *world) dialled(address string) []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var times []time.Time
+	for _, d := range w.dials {
+		if d.address == address {
+			times = append(times, d.at)
+		}
+	}
+	return times
 }
 
 // producer makes a producer of t0, as change has it. It is closed and looked through at the end of the case.
