@@ -183,15 +183,19 @@ func TestFailuresBeforeTheAppend(t *testing.T) {
 				assert.ErrorContains(t, err, "without a topic")
 			}},
 			{"negative partition", producer.Record[string, string]{Topic: "t", Partition: producer.OnPartition(-3)}, -1, func(err error) { // REC-02
+				assert.ErrorIs(t, err, producer.ErrInvalidPartition)
 				assert.ErrorContains(t, err, "negative")
 			}},
 			{"before 1970", producer.Record[string, string]{Topic: "t", Timestamp: time.Unix(-1, 0)}, -1, func(err error) { // REC-02
+				assert.ErrorIs(t, err, producer.InvalidTimestamp)
 				assert.ErrorContains(t, err, "1970")
 			}},
 			{"KP-66 partitioner below the range", producer.Record[string, string]{Topic: "t", Key: "-7"}, -1, func(err error) {
+				assert.ErrorIs(t, err, producer.ErrInvalidPartition)
 				assert.ErrorContains(t, err, "partitioner chose partition -7 of 2")
 			}},
 			{"EXT-03 partitioner above the range", producer.Record[string, string]{Topic: "t", Key: "2"}, -1, func(err error) {
+				assert.ErrorIs(t, err, producer.ErrInvalidPartition)
 				assert.ErrorContains(t, err, "partitioner chose partition 2 of 2")
 			}},
 			{"KP-37 too large", producer.Record[string, string]{Topic: "t", Value: strings.Repeat("x", 10_000), Partition: producer.OnPartition(1)}, 1, func(err error) {

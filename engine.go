@@ -209,7 +209,7 @@ func (e *engine) lookUp(ctx context.Context, name string, partition Partition) (
 	case name == "":
 		return nil, 0, fmt.Errorf("record without a topic: %w", InvalidTopicException)
 	case partition.plusOne < 0:
-		return nil, 0, fmt.Errorf("record for topic %s: a partition must not be negative", name)
+		return nil, 0, fmt.Errorf("record for topic %s: a partition must not be negative: %w", name, ErrInvalidPartition)
 	}
 	snapshot := e.md.Snapshot()
 	md := snapshot.Topic(name)
@@ -255,7 +255,7 @@ func (e *engine) append(ctx context.Context, v *accumulator.View, r *accumulator
 	if r.Partition < 0 {
 		r.Partition = e.part.Partition(topic, r.Key, r.Value, v.Metadata)
 		if n := v.Metadata.Count(); r.Partition != partitioner.Any && (r.Partition < 0 || int(r.Partition) >= n) {
-			return e.refuse(topic, -1, cb, fmt.Errorf("record for topic %s: the partitioner chose partition %d of %d", topic, r.Partition, n), future)
+			return e.refuse(topic, -1, cb, fmt.Errorf("record for topic %s: the partitioner chose partition %d of %d: %w", topic, r.Partition, n, ErrInvalidPartition), future)
 		}
 	}
 	if size := protocol.MaxRecordSize(r.Key, r.Value, r.Headers); size > e.maxRecord {

@@ -26,6 +26,12 @@ var (
 	ErrMetadataTimeout = metadata.ErrTimeout
 	// ErrDeliveryTimeout: the record was accepted, but not acknowledged within DeliveryTimeout.
 	ErrDeliveryTimeout = sender.ErrDeliveryTimeout
+	// ErrBatchRefused: the broker refused other records in the same batch, and named them; this one was not written, for no fault
+	// of its own, and may be sent anew.
+	ErrBatchRefused = sender.ErrBatchRefused
+	// ErrInvalidPartition: the record names a negative partition, or the Partitioner chose one that the topic does not have. The
+	// record was not accepted.
+	ErrInvalidPartition = errors.New("invalid partition")
 	// ErrRequestTimeout: a broker did not answer within RequestTimeout. A record's last attempt may have failed so.
 	ErrRequestTimeout = netclient.ErrRequestTimeout
 	// ErrDisconnected: the connection ended before a broker's answer came. A record's last attempt may have failed so.
@@ -57,7 +63,7 @@ const (
 	MessageTooLarge = protocol.MessageTooLarge
 	// InvalidRecord: the broker refused the record's content.
 	InvalidRecord = protocol.InvalidRecord
-	// InvalidTimestamp: the record's time is too far from the broker's.
+	// InvalidTimestamp: the record's time is before 1970, or too far from the broker's.
 	InvalidTimestamp = protocol.InvalidTimestamp
 	// NotEnoughReplicas: too few replicas are in sync for AcksAll.
 	NotEnoughReplicas = protocol.NotEnoughReplicas

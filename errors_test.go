@@ -47,6 +47,8 @@ func TestPredicates(t *testing.T) {
 		{"delivery timeout", &DeliveryError{Cause: ErrDeliveryTimeout, Last: ErrDisconnected, Written: true}, true, false, true},
 		{"delivery timeout, never sent", &DeliveryError{Cause: ErrDeliveryTimeout}, true, false, false},
 		{"refused", &DeliveryError{Cause: MessageTooLarge}, false, false, false},
+		{"refused because of others", &DeliveryError{Cause: ErrBatchRefused}, true, false, false},
+		{"invalid partition", fmt.Errorf("x: %w", ErrInvalidPartition), false, false, false},
 		{"refused for lack of rights", &DeliveryError{Cause: ClusterAuthorizationFailed}, false, true, false},
 		{"disconnected", fmt.Errorf("x: %w", ErrDisconnected), true, false, false},
 		{"request timeout", ErrRequestTimeout, true, false, false},

@@ -107,7 +107,7 @@ func (p *KafkaProducer[K, V]) send(ctx context.Context, r *Record[K, V], cb Call
 	}
 	if !r.Timestamp.IsZero() {
 		if rec.Timestamp = r.Timestamp.UnixMilli(); rec.Timestamp < 0 {
-			return p.refuse(r.Topic, rec.Partition, cb, fmt.Errorf("record for topic %s: timestamp %v is before 1970, which Kafka cannot store", r.Topic, r.Timestamp.Format(time.RFC3339)), future)
+			return p.refuse(r.Topic, rec.Partition, cb, fmt.Errorf("record for topic %s: timestamp %v is before 1970, which Kafka cannot store: %w", r.Topic, r.Timestamp.Format(time.RFC3339), InvalidTimestamp), future)
 		}
 	}
 	if p.directKey != nil && p.directValue != nil {

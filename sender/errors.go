@@ -14,12 +14,14 @@ var (
 	ErrDeliveryTimeout = errors.New("delivery timeout")
 	// ErrForceClosed is the cause when the producer was closed before a record was acknowledged.
 	ErrForceClosed = errors.New("producer was closed before the record was acknowledged")
+	// ErrBatchRefused is the cause for records that were not named among those at fault.
+	ErrBatchRefused = errors.New("the batch was refused because of other records in it")
 )
 
 // DeliveryError tells what became of a record that was accepted and not acknowledged.
 type DeliveryError struct {
 	TopicPartition protocol.TopicPartition
-	Cause          error         // ErrDeliveryTimeout, ErrForceClosed, or what the broker answered
+	Cause          error         // ErrDeliveryTimeout, ErrForceClosed, ErrBatchRefused, or what the broker answered
 	Last           error         // the last answer, where Cause is none; nil: never answered
 	Attempts       int           // how often it was sent
 	Age            time.Duration // since its batch was opened
@@ -70,7 +72,7 @@ func (e *DeliveryError) MayHaveBeenWritten() bool { return e.Written }
 
 // Retriable reports whether the same record may succeed when it is sent anew.
 func (e *DeliveryError) Retriable() bool {
-	if errors.Is(e.Cause, ErrDeliveryTimeout) {
+	if errors.Is(e.Cause, ErrDeliveryTimeout) || errors.Is(e.Cause, ErrBatchRefused) {
 		return true
 	}
 	var code protocol.ErrorCode
@@ -80,6 +82,3 @@ func (e *DeliveryError) Retriable() bool {
 	var r interface{ Retriable() bool }
 	return errors.As(e.Cause, &r) && r.Retriable()
 }
-
-// errBatchRefused is the cause for records that were not named among those at fault.
-var errBatchRefused = errors.New("the batch was refused because of other records in it")

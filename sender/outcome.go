@@ -220,7 +220,7 @@ func (s *Sender) recordErrors(b *accumulator.ProducerBatch, p *protocol.ProduceR
 		}
 		named[int(r.BatchIndex)] = s.verdict(b, cause, nil, text, now)
 	}
-	others := error(s.verdict(b, errBatchRefused, nil, "", now))
+	others := error(s.verdict(b, ErrBatchRefused, nil, "", now))
 	return func(i int) error {
 		if err, ok := named[i]; ok {
 			return err
