@@ -20,7 +20,7 @@ var goStatements = map[string]string{
 }
 
 // notLibrary are packages that the rules about goroutines and clocks do not bind.
-var notLibrary = []string{"internal/testbroker", "internal/simnet", "internal/sim", "internal/archtest", "netclient/selectortest", "examples"}
+var notLibrary = []string{"internal/testbroker", "internal/simnet", "internal/sim", "internal/faultrun", "internal/archtest", "netclient/selectortest", "examples"}
 
 func isLibrary(f *file) bool {
 	return !f.test && !slices.ContainsFunc(notLibrary, func(dir string) bool { return within(f.pkg, dir) })

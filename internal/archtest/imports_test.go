@@ -47,12 +47,15 @@ var allowed = map[string][]string{
 		"accumulator", "bufferpool", "internal/metrics", "internal/txn", "metadata", "netclient", "partitioner",
 		"protocol", "sender", "internal/testbroker", "internal/compress", "internal/invariants", "internal/mutants",
 	},
-	"internal/sim/cmd/sim":   {"internal/sim", "internal/mutants"},
-	"internal/testbroker":    {"protocol", "internal/compress", "internal/invariants"},
-	"internal/archtest":      {},
-	"internal/fieldcases":    {".", "partitioner", "protocol"},
-	"netclient/selectortest": {"netclient", "protocol", "internal/simnet", "internal/testbroker"},
-	"examples":               {".", "partitioner", "protocol", "sasl", "internal/testbroker"},
+	"internal/sim/cmd/sim": {"internal/sim", "internal/mutants"},
+	"internal/testbroker":  {"protocol", "internal/compress", "internal/invariants"},
+	// Plays faults against the whole producer, as a program that uses it would.
+	"internal/faultrun":              {".", "partitioner", "protocol", "internal/testbroker"},
+	"internal/faultrun/cmd/faultrun": {"internal/faultrun"},
+	"internal/archtest":              {},
+	"internal/fieldcases":            {".", "partitioner", "protocol"},
+	"netclient/selectortest":         {"netclient", "protocol", "internal/simnet", "internal/testbroker"},
+	"examples":                       {".", "partitioner", "protocol", "sasl", "internal/testbroker"},
 }
 
 // thirdParty says which other modules a package may import, in its code proper.

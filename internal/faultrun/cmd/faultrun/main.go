@@ -1,0 +1,138 @@
+// Command faultrun plays delivery's catalogue of faults over real sockets and prints a table of what became of the records, and
+// what was measured beside its bounds. Its last line sums it up.
+//
+//	go run ./internal/faultrun/cmd/faultrun -out results.md
+//	go run ./internal/faultrun/cmd/faultrun -faults silence,too-large -seeds 10
+//
+// Each fault is played with seeds from -seed on, and once more with the producer closed in its middle. The exit status is 1
+// unless all runs are clean; what the clock says does not count for that.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kafka-reservoir/producer/internal/faultrun"
+)
+
+func main() {
+	if os.Getenv(faultrun.ChildEnv) != "" {
+		if err := faultrun.Child(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	var (
+		names   = flag.String("faults", "", "which ones, with commas between them (empty: all)")
+		seeds   = flag.Int("seeds", 3, "how many seeds of each")
+		first   = flag.Uint64("seed", 1, "the first one")
+		forced  = flag.Bool("forced", true, "also close the producer in the middle of each fault, once")
+		quiet   = flag.Bool("quiet", false, "no progress")
+		journal = flag.Bool("journal", false, "print what the brokers saw in runs that are not clean")
+		path    = flag.String("out", "", "write the table to this file too")
+		list    = flag.Bool("list", false, "list the faults and do nothing")
+	)
+	flag.Parse()
+	faults, unknown := choose(*names)
+	if unknown != "" {
+		fmt.Fprintf(os.Stderr, "faultrun: no fault is called %q; -list tells which there are\n", unknown)
+		os.Exit(2)
+	}
+	if *list {
+		for i, f := range faultrun.Catalogue {
+			fmt.Printf("%2d %-20s %s: %s\n", i+1, f.Name, f.Title, f.How)
+		}
+		return
+	}
+	var table faultrun.Table
+	play := func(f *faultrun.Fault, o faultrun.Options) {
+		res, err := faultrun.Run(f, o)
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "faultrun: %s: %v\n", f.Name, err)
+			os.Exit(2)
+		}
+		table.Add(res)
+		if !*quiet {
+			fmt.Fprintln(os.Stderr, res.Summary())
+		}
+		if len(res.Broken) > 0 {
+			fmt.Fprintf(os.Stderr, "%v:\n  %s\n", res, strings.Join(res.Broken, "\n  "))
+			if *journal {
+				for _, e := range res.Journal {
+					fmt.Fprintln(os.Stderr, e)
+				}
+			}
+		}
+	}
+	for _, f := range faults {
+		for i := range *seeds {
+			play(f, faultrun.Options{Seed: *first + uint64(i)})
+		}
+		if *forced {
+			play(f, faultrun.Options{Seed: *first, Forced: true})
+		}
+	}
+	clean, err := print(os.Stdout, table)
+	if err == nil && *path != "" {
+		err = write(*path, table)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "faultrun:", err)
+		os.Exit(2)
+	}
+	if !clean {
+		os.Exit(1)
+	}
+}
+
+// choose finds the faults of a list of names; all of them, and no fault at all, for an empty one.
+func choose(names string) (faults []*faultrun.Fault, unknown string) {
+	if names == "" {
+		return append([]*faultrun.Fault{faultrun.Calm}, faultrun.Catalogue...), ""
+	}
+	for _, name := range strings.Split(names, ",") {
+		f := faultrun.Find(name)
+		if f == nil {
+			return nil, name
+		}
+		faults = append(faults, f)
+	}
+	return faults, ""
+}
+
+// print writes the table and the line that sums it up.
+func print(w io.Writer, t faultrun.Table) (clean bool, err error) {
+	if err := t.Write(w); err != nil {
+		return false, err
+	}
+	faults, good, runs, records, within, of := t.Totals()
+	_, err = fmt.Fprintf(w, "\nwithin bounds %d of %d\nfaults %d clean %d seeds %d records %d\n", within, of, faults, good, runs, records)
+	return faults == good, err
+}
+
+// write is the file.
+func write(path string, t faultrun.Table) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "`go run ./internal/faultrun/cmd/faultrun %s`, %s\n\n", strings.Join(os.Args[1:], " "), time.Now().UTC().Format(time.DateOnly))
+	if err == nil {
+		_, err = print(f, t)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(f)
+	}
+	if err == nil {
+		err = t.WriteFaults(f)
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
