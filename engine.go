@@ -114,7 +114,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		Logger:             set.Logger,
 		Wake:               wake,
 		InUse:              e.acc.InUse,
-		OnUpdate:           func(*metadata.Snapshot) { e.set.MetadataUpdatedAt.Set(time.Now().UnixNano()) },
+		OnUpdate:           func(*metadata.Snapshot) { e.set.MetadataUpdated(time.Now()) },
 	})
 	e.client = netclient.New(e.clientConfig(), netclient.NewTCPSelector(netclient.TCPConfig{
 		Dial:            set.Dial,

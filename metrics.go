@@ -156,9 +156,7 @@ func snapshot(set *metrics.Set, now time.Time) Metrics {
 		Topics: map[string]TopicMetrics{},
 		Nodes:  map[int32]NodeMetrics{},
 	}
-	if at := set.MetadataUpdatedAt.Load(); at != 0 {
-		m.MetadataAge = max(0, time.Duration(now.UnixNano()-at))
-	}
+	m.MetadataAge = set.MetadataAge(now)
 	set.Topics(func(name string, t *metrics.TopicSet) {
 		m.Topics[name] = TopicMetrics{
 			RecordSend:      r.rate(&t.RecordSendTotal),

@@ -20,7 +20,7 @@ func TestMetricsSnapshot(t *testing.T) {
 	set.CompressionRate.ObserveRatio(1, 4)
 	set.BufferTotalBytes.Set(1000)
 	set.BufferPoolWaitTime.Add(int(5 * time.Second))
-	set.MetadataUpdatedAt.Set(start.Add(4 * time.Second).UnixNano())
+	set.MetadataUpdated(start.Add(4 * time.Second))
 	set.WaitingThreads.Add(2)
 	set.Topic("b").ByteTotal.Add(50)
 	set.Topic("a").RecordErrorTotal.Add(1)

@@ -39,9 +39,6 @@ type Set struct {
 	FlushTime        Counter // flush-time-ns-total
 	MetadataWaitTime Counter // metadata-wait-time-ns-total
 
-	// Metadata.
-	MetadataUpdatedAt Gauge // Unix time in nanoseconds of the last successful update, for metadata-age; 0 if none
-
 	// Network.
 	ConnectionCount         Gauge   // connection-count
 	ConnectionCreationTotal Counter // connection-creation
@@ -56,6 +53,8 @@ type Set struct {
 	IOWaitTime              Stat    // io-wait: time between two iterations, nearly all of it waiting
 
 	windows
+	metadataAt atomic.Pointer[time.Time] // when metadata was updated last, for metadata-age
+
 	mu     sync.RWMutex // guards the maps
 	topics map[string]*TopicSet
 	nodes  map[int32]*NodeSet
@@ -121,6 +120,18 @@ func (n *NodeSet) all() []windowed {
 	return []windowed{
 		&n.RequestTotal, &n.RequestSize, &n.RequestLatency, &n.ResponseTotal, &n.OutgoingByteTotal, &n.IncomingByteTotal,
 	}
+}
+
+// MetadataUpdated notes a successful update of metadata.
+func (s *Set) MetadataUpdated(now time.Time) { s.metadataAt.Store(&now) }
+
+// MetadataAge is how long ago that was, whatever the wall clock did since; 0 before the first.
+func (s *Set) MetadataAge(now time.Time) time.Duration {
+	at := s.metadataAt.Load()
+	if at == nil {
+		return 0
+	}
+	return max(0, now.Sub(*at))
 }
 
 // Topic is the topic's set, made when it is first asked for. Who counts often keeps the pointer.
