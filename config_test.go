@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -483,6 +484,48 @@ func TestConfigDeliveryTimeout(t *testing.T) {
 			assert.Equal(t, tt.want, s.DeliveryTimeout)
 			assert.Equal(t, tt.noted, len(s.notes) == 1)
 		})
+	}
+}
+
+// FC-106: the longest times are accepted and stay what they are; those that the protocol counts in 32 bits of milliseconds end
+// there. Zero is the default, and a negative time an error unless it has a name.
+func TestFC106HugeTimes(t *testing.T) {
+	in32Bits := []string{"DeliveryTimeout", "RequestTimeout", "Linger"}
+	typ := reflect.TypeFor[Config]()
+	for i := range typ.NumField() {
+		field := typ.Field(i)
+		if field.Type != reflect.TypeFor[time.Duration]() || field.Name == "TransactionTimeout" {
+			continue
+		}
+		for value, ok := range map[time.Duration]bool{
+			math.MaxInt64:                    !slices.Contains(in32Bits, field.Name),
+			math.MaxInt32 * time.Millisecond: true,
+			0:                                true,
+			-1:                               slices.Contains([]string{"MaxBlock", "Linger", "ConnectionsMaxIdle"}, field.Name), // NoMaxBlock, NoLinger, NoMaxIdle
+			-2:                               false,
+			math.MinInt64:                    false,
+		} {
+			c := valid()
+			c.DeliveryTimeout = longestTime
+			switch field.Name { // the sum must fit
+			case "Linger":
+				c.DeliveryTimeout = 0
+			case "RequestTimeout":
+				c.DeliveryTimeout, c.Linger = 0, NoLinger
+			}
+			reflect.ValueOf(&c).Elem().Field(i).SetInt(int64(value))
+			s, err := c.resolve()
+			if !ok {
+				assert.Contains(t, complaintsOf(t, err), field.Name, "%v", value)
+				continue
+			}
+			require.NoError(t, err, "%s %v", field.Name, value)
+			for j := range typ.NumField() { // and whatever follows from it
+				if typ.Field(j).Type == field.Type {
+					assert.GreaterOrEqual(t, reflect.ValueOf(s.Config).Field(j).Int(), int64(0), "%s from %s of %v", typ.Field(j).Name, field.Name, value)
+				}
+			}
+		}
 	}
 }
 
