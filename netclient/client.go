@@ -298,6 +298,7 @@ func (c *NetworkClient) Send(r Request, now time.Time) {
 	})
 	c.inFlight++
 	n.usedAt = now
+	n.oneWay = n.oneWay || r.NoResponse
 	r.Frame.NotifySent = r.Frame.NotifySent || r.NoResponse
 	c.sel.Send(r.Node, r.CorrelationID, r.Frame)
 }

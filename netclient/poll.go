@@ -198,7 +198,7 @@ func (c *NetworkClient) disconnected(n *nodeConn, err error, now time.Time) {
 	if n.why != nil {
 		err = n.why
 	}
-	wasUp, planned := n.versions != nil, n.planned
+	wasUp, planned, oneWay := n.versions != nil, n.planned, n.oneWay
 	lost := n.inFlight.waiting
 	n.becomeIdle(now, err, c.reconnect)
 	c.logEnd(n, err, wasUp, planned, lost)
@@ -210,8 +210,9 @@ func (c *NetworkClient) disconnected(n *nodeConn, err error, now time.Time) {
 	case errors.As(err, &refused):
 		c.md.HandleDisconnect(err)
 		c.md.SetFatal(err)
-	case !planned && (!wasUp || lost > 0):
-		// A connection that was lost while nothing used it is no news: brokers close idle ones.
+	case !planned && (!wasUp || lost > 0 || oneWay):
+		// A connection that was lost while nothing used it is no news: brokers close idle ones. But after requests without
+		// answers it may be the only word of a broker that leads their partitions no more.
 		c.md.HandleDisconnect(err)
 	}
 	c.failAll(n, err, now)

@@ -57,6 +57,7 @@ type nodeConn struct {
 	planned  bool  // and that this is no failure of the node
 	deaf     bool  // what still comes from it is not believed
 	gone     bool  // the node is not in the metadata: close it once nothing is in flight
+	oneWay   bool  // it carried requests that are not answered (acks=0): a broker that refuses one closes the connection
 
 	// Across connections.
 	failures  int           // connections in a row that ended, the last one that was ready included
@@ -108,7 +109,7 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 		n.retryAt = now.Add(reconnect.Delay(n.failures))
 		n.failures++
 	}
-	n.versions, n.why, n.planned, n.deaf, n.gone = nil, nil, false, false, false
+	n.versions, n.why, n.planned, n.deaf, n.gone, n.oneWay = nil, nil, false, false, false, false
 }
 
 // moveTo takes over a new address of an idle node. What happened at the old one does not count.

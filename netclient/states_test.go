@@ -337,6 +337,25 @@ func TestBrokerClosesIdleConnection(t *testing.T) {
 	r.connect(1)
 }
 
+// FC-109: a broker that closes a connection after requests without answers may have refused them: metadata is asked for.
+func TestBrokerClosesAfterUnansweredRequests(t *testing.T) {
+	r := newRig(t, Config{}, 1)
+	r.connect(1)
+	var o outcome
+	r.send(1, &o, func(req *Request) { req.NoResponse = true })
+	r.sel.write(0, 1)
+	r.poll(0)
+	require.NoError(t, o.done(t).Err)
+	r.sel.gone(0, 1, errReset)
+	r.poll(0)
+	assert.Equal(t, []error{errReset}, r.md.disconnects)
+	r.pass(50 * ms)
+	r.connect(1)
+	r.sel.gone(0, 1, errReset)
+	r.poll(0)
+	assert.Len(t, r.md.disconnects, 1, "nothing was sent over this one")
+}
+
 // FC-095: a node with another address is closed at once, its requests come back in order, and the new address
 // is dialled without back-off. Nothing more goes to the old one.
 func TestNodeMoves(t *testing.T) {

@@ -231,7 +231,7 @@ func TestAnswersAreReadAfterAWriteFailed(t *testing.T) {
 
 // FC-110: closing a connection with acks=0 requests on their way must not reset it, although the broker's last
 // words were not read; a broker that does not close in turn is waited for only so long.
-func TestCloseLetsUnansweredRequestsArrive(t *testing.T) {
+func TestFC110CloseLetsUnansweredRequestsArrive(t *testing.T) {
 	const size = 100_000
 	for _, tt := range []struct {
 		name   string
