@@ -162,26 +162,44 @@ func (w *world) send(p kafka, r record) *sent {
 // sendFrom sends a record for one of several senders, with the caller's ctx, and calls back after the book has noted the
 // result. It returns when Send does.
 func (w *world) sendFrom(from string, ctx context.Context, p kafka, r record, back producer.Callback) *sent {
-	s := &sent{record: r, from: from, done: make(chan struct{})}
-	s.record.Key, s.record.Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
-	s.record.Headers = slices.Clone(r.Headers)
-	w.mu.Lock()
-	s.number = len(w.book)
-	w.book = append(w.book, s)
-	w.mu.Unlock()
+	s := w.enter(from, r)
 	p.SendFunc(ctx, r, func(m producer.RecordMetadata, err error) {
-		s.mu.Lock()
-		s.times++
-		if s.times == 1 {
-			s.meta, s.err, s.at = m, err, time.Now()
-			close(s.done)
-		}
-		s.mu.Unlock()
+		s.settle(m, err)
 		if back != nil {
 			back(m, err)
 		}
 	})
 	return s
+}
+
+// sendWait sends a record and waits for its future, as callers do that need the result.
+func (w *world) sendWait(p kafka, r record) (producer.RecordMetadata, error) {
+	s := w.enter("", r)
+	m, err := p.Send(context.Background(), r).Wait(context.Background())
+	s.settle(m, err)
+	return m, err
+}
+
+// enter puts a record into the book.
+func (w *world) enter(from string, r record) *sent {
+	s := &sent{record: r, from: from, done: make(chan struct{})}
+	s.record.Key, s.record.Value, s.record.Headers = bytes.Clone(r.Key), bytes.Clone(r.Value), slices.Clone(r.Headers)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.number = len(w.book)
+	w.book = append(w.book, s)
+	return s
+}
+
+// settle notes a result.
+func (s *sent) settle(m producer.RecordMetadata, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.times++
+	if s.times == 1 {
+		s.meta, s.err, s.at = m, err, time.Now()
+		close(s.done)
+	}
 }
 
 // wait returns when the record's result is known, in no more than a day.
