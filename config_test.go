@@ -579,7 +579,7 @@ func TestConfigBatchSize(t *testing.T) {
 }
 
 // Rule 11: levels, by codec.
-func TestConfigCompressionLevel(t *testing.T) {
+func TestFC046ConfigCompressionLevel(t *testing.T) {
 	for _, tt := range []struct {
 		codec Compression
 		level int

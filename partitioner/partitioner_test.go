@@ -41,7 +41,7 @@ func (x *xorshift) next() int32 {
 }
 
 // S-34, FC-052: the vectors Kafka publishes, and what kafka-clients 4.4.0 prints for the others.
-func TestMurmur2Vectors(t *testing.T) {
+func TestFC052Murmur2Vectors(t *testing.T) {
 	for _, tt := range []struct {
 		key        string
 		hash       int32
@@ -68,7 +68,7 @@ func TestMurmur2Vectors(t *testing.T) {
 
 // S-34, FC-052: 100,000 keys of 0 to 64 random bytes. The sums were printed by a Java program that calls
 // kafka-clients 4.4.0's Utils.murmur2 and Utils.toPositive on the same keys.
-func TestMurmur2AgainstJava(t *testing.T) {
+func TestFC052Murmur2AgainstJava(t *testing.T) {
 	x := xorshift(1)
 	var hashes int32
 	var partitions [4]int32
@@ -88,7 +88,7 @@ func TestMurmur2AgainstJava(t *testing.T) {
 }
 
 // S-35, FC-052: no key means no choice; an empty key is a key.
-func TestDefaultWithoutKey(t *testing.T) {
+func TestFC052DefaultWithoutKey(t *testing.T) {
 	assert.Equal(t, Any, Default{}.Partition("t", nil, []byte("v"), all(5)))
 	assert.NotEqual(t, Any, Default{}.Partition("t", []byte{}, nil, all(5)))
 	assert.Equal(t, Any, Default{IgnoreKeys: true}.Partition("t", []byte("k"), nil, all(5)))
@@ -96,7 +96,7 @@ func TestDefaultWithoutKey(t *testing.T) {
 }
 
 // FC-055: a topic without partitions makes nobody panic, and the result fails the range check.
-func TestNoPartitions(t *testing.T) {
+func TestFC055NoPartitions(t *testing.T) {
 	none := topic{}
 	outOfRange := func(n int32) { assert.True(t, n < 0 || int(n) >= none.Count()) }
 	outOfRange(Default{}.Partition("t", []byte("k"), nil, none))

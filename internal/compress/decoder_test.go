@@ -41,7 +41,7 @@ func TestDecompressNone(t *testing.T) {
 }
 
 // FC-045: raw snappy, and several streams in a row, are read too.
-func TestSnappyVariants(t *testing.T) {
+func TestFC045SnappyVariants(t *testing.T) {
 	text := javaText(100_000)
 	got, err := Decompress(protocol.CodecSnappy, nil, snappy.Encode(nil, text), len(text))
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestSnappyVariants(t *testing.T) {
 
 // FC-044: the options of the LZ4 frame format that other writers use, with their checksums, are read and checked;
 // what Kafka's reader refuses is refused.
-func TestLZ4Variants(t *testing.T) {
+func TestFC044LZ4Variants(t *testing.T) {
 	text := javaText(150_000)
 	for _, tt := range []struct {
 		name    string
