@@ -304,10 +304,11 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 		if sh == nil {
 			return nil // nothing bounds the partition
 		}
-		// Another partition's node may have room: one that is stuck must not hold up records that can go anywhere. The
-		// partition is drawn, so that it may take several draws; but perhaps the one with room is never drawn
-		// (its node counts as unavailable).
-		if choice != nil && at.switches < maxSwitches && a.roomElsewhere(t, md, at.mayWait) {
+		// Another partition's node may have room: one that is stuck must not hold up records that can go anywhere, unless
+		// all partitions shall get the same. The partition is drawn, so that it may take several draws; but perhaps the
+		// one with room is never drawn (its node counts as unavailable).
+		movable := choice != nil && a.cfg.Adaptive
+		if movable && at.switches < maxSwitches && a.roomElsewhere(t, md, at.mayWait) {
 			at.switches++
 			t.sticky.SwitchFrom(choice, md)
 			return nil
@@ -322,7 +323,7 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 		// What is waited for is no more if the leader has changed, or the accumulator was closed.
 		over := func() bool { return a.closed.Load() || d.share.Load() != sh }
 		upTo := *maxWait
-		if choice != nil {
+		if movable {
 			upTo = min(upTo, elsewhereEvery) // another node may have room long before this one
 		}
 		return wait(func() error { return sh.wait(ctx, upTo, a.cfg.Wake, over) })

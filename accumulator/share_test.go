@@ -302,7 +302,7 @@ func TestExpiryMakesRoomInTheShare(t *testing.T) {
 // node has any.
 func TestUnkeyedRecordsGoWhereThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newRig(t, func(c *Config) { c.Adaptive = true })
 		r.lead(orders, 1, 1, 1, 2, 1)
 		for p := range int32(5) {
 			r.put(p, 20*kib)
@@ -325,6 +325,26 @@ func TestUnkeyedRecordsGoWhereThereIsRoom(t *testing.T) {
 			r.completeAll(r.drain(1))
 		}
 		require.NoError(t, <-done)
+	})
+}
+
+// FC-053: without adaptive partitioning it waits for the partition that was drawn: all get the same, whatever their nodes do.
+func TestFC053UnkeyedRecordsWaitUnlessAdaptive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, inTurn())
+		md := r.lead(orders, 2, 1)
+		r.put(0, 20*kib)
+		r.put(1, 20*kib)
+		r.ready()
+		require.EqualValues(t, 1, r.a.Topic(orders).sticky.Peek(md).Partition)
+		r.a.SetShare(1, 1, 1)
+		rec := Record{Partition: anyOf, Timestamp: -1, Value: make([]byte, 20*kib)}
+		_, err := r.try(orders, rec, nil, 0)
+		require.ErrorIs(t, err, bufferpool.ErrExhausted)
+		done := r.waiting(rec, time.Hour)
+		r.completeAll(r.drain(1))
+		r.goesOn(done)
+		assert.Equal(t, []int32{1}, partitionsOf(r.drain(1)))
 	})
 }
 
