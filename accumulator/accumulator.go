@@ -638,7 +638,7 @@ func (b *ProducerBatch) reset() {
 	b.res, b.callbacks, b.share, b.counted, b.isSplit, b.precise = nil, false, nil, 0, false, false
 	b.attempts, b.retryAt, b.drained = 0, time.Time{}, time.Time{}
 	b.leaderEpoch, b.dirty = 0, false
-	b.stamped, b.producer, b.sequence, b.sends, b.inFlight, b.out = false, protocol.ProducerID{}, 0, 0, false, outcome{}
+	b.stamped, b.producer, b.sequence, b.sends, b.inFlight, b.ahead, b.out = false, protocol.ProducerID{}, 0, 0, false, false, outcome{}
 	b.lostAt = time.Time{}
 	b.mayBeWritten, b.unanswered, b.tainted, b.Mark, b.lastError = false, false, false, 0, nil
 	b.prev, b.next, b.listed = nil, nil, false

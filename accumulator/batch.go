@@ -74,6 +74,7 @@ type ProducerBatch struct {
 	producer     protocol.ProducerID
 	sequence     int32
 	inFlight     bool
+	ahead        bool // drained although another one stood before it
 	lastError    error
 	lostAt       time.Time
 	unanswered   bool    // an attempt under the present stamp went out and was not answered: it may be on its way still

@@ -10,8 +10,9 @@ import (
 
 // Gate is what idempotence needs when a batch is drained. Its methods are called by the sender, with no lock held.
 type Gate interface {
-	// MayDrain reports whether the first batch of a partition may be sent to node now.
-	MayDrain(first *ProducerBatch, node int32) bool
+	// Next is the batch of a partition, whose first one is first, that may be sent to node now: first, one behind it that was sent
+	// before, or nil.
+	Next(first *ProducerBatch, node int32) *ProducerBatch
 	// Stamp gives a batch that has none its producer id, epoch and sequence, by SetProducer.
 	Stamp(b *ProducerBatch)
 }
@@ -101,7 +102,7 @@ func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now 
 		// The front stays the front without the lock: only this goroutine takes from there. An open batch is not closed
 		// before it may go: until then it can as well collect more.
 		d.mu.Unlock()
-		if !g.MayDrain(b, node) {
+		if b = g.Next(b, node); b == nil {
 			return nil, held
 		}
 		d.mu.Lock()
@@ -135,9 +136,10 @@ func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now 
 		d.mu.Unlock()
 		return nil, held
 	}
-	popped := d.popFront()
+	b.ahead = b != d.front()
+	found := d.remove(b)
 	d.mu.Unlock()
-	invariants.Check(popped == b, "the front of %v changed under the sender", d.tp)
+	invariants.Check(found, "the queue of %v changed under the sender", d.tp)
 	b.count(0)
 	if g != nil && !b.stamped {
 		g.Stamp(b)
@@ -158,6 +160,12 @@ func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
 	b.retryAt = now.Add(a.backoff.Delay(b.attempts - 1))
 	d := b.d
 	d.mu.Lock()
+	if b.ahead {
+		// It is the first one's back-off that the partition waits for.
+		if f := d.front(); f != nil && f.retryAt.Before(b.retryAt) {
+			f.retryAt = b.retryAt
+		}
+	}
 	d.insert(b)
 	d.mu.Unlock()
 	if !d.muted {

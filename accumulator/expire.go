@@ -24,7 +24,7 @@ func (a *RecordAccumulator) Expired(now time.Time) []*ProducerBatch {
 	a.incomplete.mu.Unlock()
 	kept := out[:0]
 	for _, b := range out {
-		if a.withdraw(b, now) {
+		if a.Withdraw(b, now) {
 			kept = append(kept, b)
 		}
 	}
@@ -52,8 +52,9 @@ func (a *RecordAccumulator) NextExpiry(now time.Time) time.Time {
 	return at
 }
 
-// withdraw takes b out of its queue, if it is in one, with its bytes final. False: it is being compressed.
-func (a *RecordAccumulator) withdraw(b *ProducerBatch, now time.Time) bool {
+// Withdraw takes b out of its queue, if it is in one, with its bytes final. False: it is being compressed. The caller ends it.
+// The sender's.
+func (a *RecordAccumulator) Withdraw(b *ProducerBatch, now time.Time) bool {
 	d := b.d
 	d.mu.Lock()
 	if b.is(stateOpen) {
@@ -125,7 +126,7 @@ func (a *RecordAccumulator) Incomplete(now time.Time) []*ProducerBatch {
 	out := a.incomplete.all()
 	kept := out[:0]
 	for _, b := range out {
-		if a.withdraw(b, now) {
+		if a.Withdraw(b, now) {
 			kept = append(kept, b)
 		}
 	}
@@ -143,7 +144,7 @@ func (a *RecordAccumulator) Undrained(now time.Time) []*ProducerBatch {
 			queued = queued || q == b
 		}
 		b.d.mu.Unlock()
-		if queued && a.withdraw(b, now) {
+		if queued && a.Withdraw(b, now) {
 			out = append(out, b)
 		}
 	}

@@ -334,9 +334,12 @@ func newGate() *gate {
 	return &gate{closed: map[int32]bool{}, next: map[int32]int32{}, id: protocol.ProducerID{ID: 7, Epoch: 1}}
 }
 
-func (g *gate) MayDrain(b *ProducerBatch, _ int32) bool {
+func (g *gate) Next(b *ProducerBatch, _ int32) *ProducerBatch {
 	g.asked = append(g.asked, b.Partition())
-	return !g.closed[b.Partition()]
+	if g.closed[b.Partition()] {
+		return nil
+	}
+	return b
 }
 
 func (g *gate) Stamp(b *ProducerBatch) {

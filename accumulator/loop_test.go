@@ -250,12 +250,12 @@ type window struct {
 	closed int // how often it held a batch back
 }
 
-func (w *window) MayDrain(b *ProducerBatch, _ int32) bool {
+func (w *window) Next(b *ProducerBatch, _ int32) *ProducerBatch {
 	if !b.Stamped() && w.open[b.d] >= w.size {
 		w.closed++
-		return false
+		return nil
 	}
-	return true
+	return b
 }
 
 func (w *window) Stamp(b *ProducerBatch) {

@@ -107,8 +107,9 @@ func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceRespons
 	case split:
 		s.split(b, now)
 	case sequenceGap:
-		if !mutants.On(mutants.OutOfOrderForever) {
-			s.txn.OutOfOrder(b, now, s.cfg.RequestTimeout)
+		if !mutants.On(mutants.OutOfOrderForever) && !s.txn.OutOfOrder(b, now, s.cfg.RequestTimeout) {
+			s.failBatch(b, code, message, nil, now)
+			return
 		}
 		s.again(b, code, now)
 	case producerGone:

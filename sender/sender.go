@@ -405,7 +405,14 @@ func (s *Sender) end(b *accumulator.ProducerBatch, err error, perRecord func(i i
 
 // settleTxn lets the epoch move on where it may, and looks again at the partitions that waited for it.
 func (s *Sender) settleTxn(now time.Time) {
-	if s.txn != nil && s.txn.Settle() {
+	if s.txn == nil {
+		return
+	}
+	for b := s.txn.Unplaceable(); b != nil; b = s.txn.Unplaceable() {
+		s.acc.Withdraw(b, now)
+		s.failBatch(b, protocol.OutOfOrderSequenceNumber, "", nil, now)
+	}
+	if s.txn.Settle() {
 		s.acc.RecheckAll(now)
 	}
 }

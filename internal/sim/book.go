@@ -354,9 +354,8 @@ func (b *Book) checkError(r *record) {
 			b.violate("record %d: too large with %d bytes, where %d are allowed: %v", r.id, r.size(), limit, r.err)
 		}
 	case coded && (code == protocol.UnknownProducerID || code == protocol.OutOfOrderSequenceNumber) && b.forgetful():
-		if !e.Written {
-			b.violate("record %d: nobody knows whether it was written, and it does not say so: %v", r.id, r.err)
-		}
+		// In doubt, or refused and overtaken by a later record that a log without memory took for the first. Which of the two it says is held
+		// against the log in the end.
 	case coded && code == protocol.UnknownServerError && (b.p.Levels[DoubtCode] != Off || b.p.Levels[PartialCode] != Off):
 		if !e.Written {
 			b.violate("record %d: nobody knows whether it was written, and it does not say so: %v", r.id, r.err)

@@ -32,6 +32,7 @@ type partition struct {
 	next    int32               // of the next batch without one
 	acked   bool                // some batch under id was acknowledged: the leader, ackedBy, has state for us
 	ackedBy int32
+	ackedAt time.Time // when the newest such batch was opened
 	// last is the highest sequence acknowledged under id; -1: none.
 	last       int32
 	lastOffset int64 // of the last record acknowledged, -1
@@ -40,10 +41,13 @@ type partition struct {
 	onWire   int                          // of those, how many have an answer due
 	node     int32                        // which node owes the answers, while any are due
 	bump     bool                         // sequences have to begin anew, under a new epoch
-	// gap, where hasGap, is a sequence that the leader is known not to have: nothing from there on can
-	// have been written under id either, since leaders take sequences only in order.
+	// gap, where hasGap, is a sequence that was not written. It explains why the leader takes none behind it.
 	gap    int32
 	hasGap bool
+	// absent is how many batches at the front of inFlight the node absentAt has refused under their present stamp for their
+	// sequence: that log does not have them, and sending them again as they are is of no use.
+	absent   int
+	absentAt int32
 }
 
 // New makes a manager without a producer id. maxInFlight bounds the unacknowledged batches of a partition: at most 5,
@@ -97,39 +101,100 @@ func (m *Manager) SetNext(tp protocol.TopicPartition, next int32) {
 	p.next = next
 }
 
-// MayDrain reports whether the first batch of a partition may be sent to node now.
-func (m *Manager) MayDrain(b *accumulator.ProducerBatch, node int32) bool {
+// memory is how long a leader is taken to remember a producer that sends it nothing. Brokers keep one for a day by default
+// (producer.id.expiration.ms); what a shorter time costs is a round trip after each pause.
+const memory = time.Minute
+
+// Next is the batch of a partition, whose first one is first, that may be sent to node now. nil: none.
+func (m *Manager) Next(first *accumulator.ProducerBatch, node int32) *accumulator.ProducerBatch {
 	if !m.id.Valid() || m.fatal != nil {
-		return false
+		return nil
 	}
-	p := m.partition(b.TopicPartition())
+	p := m.partition(first.TopicPartition())
 	if p.onWire > 0 && p.node != node {
 		// The leader moved. While the old one still owes answers nothing goes to the new one: what it took would push
 		// the batches in doubt out of the five that brokers remember, and their retry would look like a gap (FC-009).
-		return false
+		return nil
 	}
 	if p.bump {
-		// What may have been written has to be resolved under the old epoch first, by the same bytes, and what stands before it
-		// has to go out again for that. Sending the same bytes again is always safe; all else waits for the new epoch.
-		return p.onWire == 0 && len(p.inFlight) > 0 && p.inFlight[0] == b && p.anyUnknown()
+		return p.probe(node)
 	}
-	if b.Stamped() {
+	if first.Stamped() {
 		// A retry: after an error all answers are collected first, then the batches go out again one at a
 		// time, in sequence order (SND-17, FC-001).
-		return p.onWire == 0 && len(p.inFlight) > 0 && p.inFlight[0] == b
+		if p.onWire == 0 && len(p.inFlight) > 0 && p.inFlight[0] == first {
+			return first
+		}
+		return nil
 	}
 	if p.id != m.id && len(p.inFlight) > 0 && !mutants.On(mutants.BumpWithOthersUnresolved) {
-		return false // the epoch moved on elsewhere: adopted when the old one's batches are through (SND-21)
+		return nil // the epoch moved on elsewhere: adopted when the old one's batches are through (SND-21)
 	}
 	if len(p.inFlight) == 0 {
-		return true
+		return first
 	}
 	if p.onWire < len(p.inFlight) || p.inFlight[0].Attempts() > 1 {
-		return false // something is being retried
+		return nil // something is being retried
 	}
 	// One in flight until the leader has acknowledged one: before that it may have no state, and would take any sequence for the
-	// first (KAFKA-15591, FC-001). That goes for each leader anew: some brokers forget producers when a leader moves.
-	return (p.acked && p.ackedBy == node || mutants.On(mutants.TwoBeforeFirstAck)) && len(p.inFlight) < m.maxInFlight
+	// first (KAFKA-15591, FC-001). That goes for each leader anew, some brokers forget producers when a leader moves, and after a pause.
+	known := p.acked && p.ackedBy == node && first.Created().Sub(p.ackedAt) < memory
+	if (known || mutants.On(mutants.TwoBeforeFirstAck)) && len(p.inFlight) < m.maxInFlight {
+		return first
+	}
+	return nil
+}
+
+// probe is what is to be sent to node while a new epoch is wanted: what may have been written has to be resolved under the old one first,
+// each batch by its own verdict, and what stands before it goes out again for that, in order, unless the node does not have it.
+// Sending the same bytes again is always safe; all else waits for the new epoch.
+//
+// That a batch is missing does not say that those behind it are: a log that has forgotten the producer takes any sequence for the
+// first, also that of the second of two in flight. (Simulation: inferring it doubled the second.)
+func (p *partition) probe(node int32) *accumulator.ProducerBatch {
+	if p.onWire > 0 || !p.anyUnknown() {
+		return nil
+	}
+	if i := p.front(node); i < len(p.inFlight) {
+		return p.inFlight[i]
+	}
+	return nil
+}
+
+// front is where the first batch stands whose fate node can still tell. Parts of a batch that was too large, which were never sent under
+// its stamp, are passed over.
+func (p *partition) front(node int32) int {
+	if !p.bump {
+		return 0
+	}
+	i := 0
+	if p.absentAt == node {
+		i = p.absent
+	}
+	for i < len(p.inFlight) && p.inFlight[i].Attempts() == 0 {
+		i++
+	}
+	return i
+}
+
+// isFront reports whether b, which the partition's node has just answered, is that batch.
+func (p *partition) isFront(b *accumulator.ProducerBatch) bool {
+	i := p.front(p.node)
+	return i < len(p.inFlight) && p.inFlight[i] == b
+}
+
+// notThere notes that the node does not have b, the first batch whose fate it could tell, and that the partition has to begin anew.
+func (m *Manager) notThere(p *partition, b *accumulator.ProducerBatch) {
+	b.SetMayBeWritten(false)
+	p.missing(b.Sequence())
+	p.absent, p.absentAt = p.front(p.node)+1, p.node
+	m.wantBump(p)
+}
+
+// overtaken reports whether a later batch than b was acknowledged. If b is not in the log then, it cannot be put there in
+// its place any more.
+func (p *partition) overtaken(b *accumulator.ProducerBatch) bool {
+	return p.last >= 0 && b.Producer() == p.id && before(b.Sequence(), p.last)
 }
 
 // Stamp gives b its sequence. The one place where sequences are given out.
@@ -145,7 +210,7 @@ func (m *Manager) Stamp(b *accumulator.ProducerBatch) {
 
 // restart begins at sequence 0 under id.
 func (p *partition) restart(id protocol.ProducerID) {
-	p.id, p.next, p.acked, p.last, p.lastOffset, p.hasGap = id, 0, false, -1, -1, false
+	p.id, p.next, p.acked, p.last, p.lastOffset, p.hasGap, p.absent = id, 0, false, -1, -1, false, 0
 }
 
 // Sent notes that b was handed to node's connection.
@@ -153,6 +218,9 @@ func (m *Manager) Sent(b *accumulator.ProducerBatch, node int32) {
 	p := m.partition(b.TopicPartition())
 	p.onWire++
 	p.node = node
+	if p.absentAt != node {
+		p.absent = 0
+	}
 }
 
 // Landed notes that b's answer came, or never will. What it was is told next, by Succeeded,
@@ -165,9 +233,9 @@ func (m *Manager) Succeeded(b *accumulator.ProducerBatch, offset int64) {
 	p := m.partition(b.TopicPartition())
 	p.drop(b)
 	if b.Producer() == p.id {
-		p.acked, p.ackedBy = true, p.node
+		p.acked, p.ackedBy, p.ackedAt = true, p.node, b.Created()
 		if p.hasGap && !before(b.Sequence(), p.gap) {
-			p.hasGap = false // the leader has it now: a batch that was too large went in parts
+			p.hasGap = false // the leader has taken it, or something behind it
 		}
 		if last := protocol.AddSequence(b.Sequence(), b.Count()-1); p.last < 0 || before(p.last, last) {
 			p.last = last
@@ -204,49 +272,60 @@ func (p *partition) missing(s int32) {
 // before compares sequences, which wrap.
 func before(a, b int32) bool { return a != b && (uint32(b)-uint32(a))&0x7fffffff < 1<<30 }
 
-// OutOfOrder takes an answer OUT_OF_ORDER_SEQUENCE to b, which is to be sent again: after an unresolved earlier batch that explains the
-// answer, or, where nothing does, under the next epoch, in which the partition begins anew.
+// OutOfOrder takes an answer OUT_OF_ORDER_SEQUENCE to b. True: it is to be sent again, after an unresolved earlier batch that explains the
+// answer, or, where nothing does, under the next epoch, in which the partition begins anew. False: a log that had forgotten the producer took a later
+// batch for the first, so that b cannot be put in its place any more.
 //
 // patience is for how long after its connection was lost an attempt may still be on its way in a slow broker. Until then b is sent again as it is:
 // under another epoch it could come twice. (Once a batch of the next epoch is in the log, brokers refuse what comes late under the old
-// one; the danger is only what comes before.)
-func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch, now time.Time, patience time.Duration) {
+// one; the danger is only what comes before.) Behind a gap the log takes it neither now nor later.
+func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch, now time.Time, patience time.Duration) bool {
 	p := m.partition(b.TopicPartition())
-	if b.Producer() != p.id || b.Unanswered() && now.Sub(b.LostAt()) < patience {
-		return
+	if b.Producer() != p.id {
+		return true
+	}
+	if p.overtaken(b) {
+		return false
+	}
+	front := p.isFront(b)
+	behindGap := front && p.hasGap && before(p.gap, b.Sequence())
+	if b.Unanswered() && now.Sub(b.LostAt()) < patience && !behindGap {
+		return true
 	}
 	// Attempts that were answered, or are long gone, have done what they did: they left nothing in the log.
 	b.SetMayBeWritten(false)
 	p.missing(b.Sequence())
-	if len(p.inFlight) > 0 && p.inFlight[0] == b {
-		m.wantBump(p)
+	if front {
+		m.notThere(p, b)
 	}
+	return true
 }
 
 // Lost takes an answer UNKNOWN_PRODUCER_ID to b: the broker has forgotten the producer. False: whether an earlier attempt wrote b can no longer
-// be found out, and sending it again could double it. True: send it again, as it is or, where it is certain not to be in the log, under the
-// next epoch.
+// be found out, and sending it again could double it; or a later one was acknowledged, and b cannot be put in its place. True: send it
+// again, as it is or, where it is certain not to be in the log, under the next epoch.
 //
 // logStart is where the partition's log begins; known says that the answer's version has it at all (Produce v5). Where it is -1
 // although it could be known, the leader was not ready to tell (SND-35).
 func (m *Manager) Lost(b *accumulator.ProducerBatch, logStart int64, known bool) bool {
 	p := m.partition(b.TopicPartition())
-	if b.Producer() != p.id || len(p.inFlight) == 0 || p.inFlight[0] != b || known && logStart < 0 {
+	if b.Producer() != p.id || !p.isFront(b) || known && logStart < 0 {
 		return true
 	}
-	// With everything acknowledged gone from the log, so is the state that came from it (retention, SND-33): that explains the
-	// answer, and a batch written later would have left state.
-	if b.MayBeWritten() && !(known && logStart > p.lastOffset) {
+	if p.overtaken(b) {
 		return false
 	}
-	b.SetMayBeWritten(false)
-	p.missing(b.Sequence())
-	m.wantBump(p)
+	// With everything acknowledged gone from the log, so is the state that came from it (retention, SND-33): that explains the
+	// answer, and a batch written later would have left state. So does a gap: brokers that answer this take no sequence but 0 for the first.
+	if b.MayBeWritten() && !(known && logStart > p.lastOffset) && !(p.hasGap && before(p.gap, b.Sequence())) {
+		return false
+	}
+	m.notThere(p, b)
 	return true
 }
 
 // Splitting notes that b was refused as too large and will be sent in parts. The refusal says that nothing stands in the
-// log for its sequence, nor for a later one; the parts can then have its sequences. Where an earlier attempt's fate is
+// log for its sequence; the parts can then have its sequences. Where an earlier attempt's fate is
 // unknown, other bytes must not come under the same sequences all the same: the epoch moves on first.
 func (m *Manager) Splitting(b *accumulator.ProducerBatch) {
 	p := m.partition(b.TopicPartition())
@@ -277,6 +356,9 @@ func (p *partition) drop(b *accumulator.ProducerBatch) bool {
 			copy(p.inFlight[i:], p.inFlight[i+1:])
 			p.inFlight[len(p.inFlight)-1] = nil
 			p.inFlight = p.inFlight[:len(p.inFlight)-1]
+			if i < p.absent {
+				p.absent--
+			}
 			return true
 		}
 	}
@@ -326,17 +408,29 @@ func (m *Manager) Settle() bool {
 	return true
 }
 
+// Unplaceable is a batch that no log has, and that a later one has overtaken, so that it cannot be put in its place any more. nil: there
+// is none. The caller fails it and asks again, before it calls Settle.
+func (m *Manager) Unplaceable() *accumulator.ProducerBatch {
+	for _, p := range m.bumping {
+		if p.onWire > 0 {
+			continue
+		}
+		for i, b := range p.inFlight {
+			if p.overtaken(b) && (i < p.absent || b.Attempts() == 0) {
+				return b
+			}
+		}
+	}
+	return nil
+}
+
 // settled reports whether the partition could begin anew: nothing is under way and nothing in doubt.
 func (p *partition) settled() bool { return p.onWire == 0 && !p.anyUnknown() }
 
-// unknown reports whether b may have been written under its epoch.
-func (p *partition) unknown(b *accumulator.ProducerBatch) bool {
-	return b.MayBeWritten() && !(p.hasGap && b.Producer() == p.id && !before(b.Sequence(), p.gap))
-}
-
+// anyUnknown reports whether a batch may have been written under its epoch: an attempt says so, or that the log has a later one.
 func (p *partition) anyUnknown() bool {
 	for _, b := range p.inFlight {
-		if p.unknown(b) && !mutants.On(mutants.BumpWithOthersUnresolved) {
+		if (b.MayBeWritten() || p.overtaken(b)) && !mutants.On(mutants.BumpWithOthersUnresolved) {
 			return true
 		}
 	}
