@@ -152,11 +152,11 @@ func (r *run) play() {
 }
 
 // patience is how long things may take once all is well: requests that hang have to time out, connections to be made,
-// leaders to be found, and what has piled up to be sent.
+// leaders to be found, and what has piled up to be sent, and called back: progress is seen in callbacks.
 func (r *run) patience() time.Duration {
 	p, c := r.p, &r.w.Config
 	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available()) / float64(p.Bandwidth)
-	backlog += float64(r.b.open) / p.capacity()
+	backlog += float64(r.b.open) * (1/p.capacity() + 2*p.Callback.Seconds())
 	return 2*c.RequestTimeout + 2*c.SetupTimeoutMax + 2*c.ReconnectBackoffMax + 8*c.RetryBackoffMax + r.lingers() +
 		40*p.MaxLatency + p.Config.Cluster.LeaderDelay + 3*time.Second + time.Duration(backlog*float64(time.Second))
 }

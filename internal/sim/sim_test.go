@@ -54,3 +54,10 @@ func TestSameSeedSameDigest(t *testing.T) {
 	other := Swarm{First: 2, Seeds: n}.Run()
 	require.NotEqual(t, one.Digest, other.Digest)
 }
+
+// Seeds that showed a fault once.
+func TestWorldsThatFailed(t *testing.T) {
+	for _, seed := range []uint64{1018112, 1025912, 1026855, 1029451} {
+		assert.Empty(t, Run(Draw(seed, Options{})).Violations, "seed %d", seed)
+	}
+}
