@@ -79,6 +79,9 @@ type RecordAccumulator struct {
 	sleep atomic.Int64
 	// look keeps the sender from sleeping: there is something that it must act on. Cleared when it does.
 	look atomic.Bool
+	// short says that an append went away without the memory it needed, since the sender looked; hoards that something lingered when
+	// it last did.
+	short, hoards atomic.Bool
 
 	topics struct {
 		mu     sync.Mutex                        // guards all but byName's target, and replacing byName and a Topic's deques
@@ -243,6 +246,9 @@ func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, 
 		var err error
 		if v != appended && v != switched {
 			err = a.admit(ctx, t, md, d, choice, v, &at, &maxWait) // may wait: no lock is held (S-58)
+			if err != nil {
+				a.noteShort()
+			}
 		}
 		if v == appended || err != nil {
 			if at.granted != nil {
@@ -581,6 +587,27 @@ func (a *RecordAccumulator) claimWake(at *attempt) {
 	if until := a.sleep.Load(); until != 0 && a.sleep.CompareAndSwap(until, 0) {
 		at.wake = true
 	}
+}
+
+// noteShort tells the sender of an append that was refused for want of memory: what lingers is not to keep what others need, also
+// those that may not wait for it.
+func (a *RecordAccumulator) noteShort() {
+	if !a.lingers || a.short.Swap(true) {
+		return
+	}
+	if a.sleep.Load() != 0 && a.mayFree() && a.sleep.Swap(0) != 0 {
+		a.cfg.Wake()
+	}
+}
+
+// mayFree reports whether the sender might find something that lingers.
+func (a *RecordAccumulator) mayFree() bool {
+	if a.hoards.Load() {
+		return true
+	}
+	a.signals.mu.Lock()
+	defer a.signals.mu.Unlock()
+	return len(a.signals.list) > 0
 }
 
 // poke makes the sender look at the signals: it ends its sleep, or keeps it from going to sleep.

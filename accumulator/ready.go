@@ -124,7 +124,7 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 		}
 		a.readyWhenGrown(n)
 	}
-	if a.pool.Waiting() > 0 {
+	if a.short.Swap(false) || a.pool.Waiting() > 0 {
 		a.readyOldest()
 	}
 	res := ReadyResult{Nodes: s.readyIDs[:0], Busy: busy}
@@ -349,7 +349,7 @@ func (a *RecordAccumulator) readyWhenGrown(n *node) {
 }
 
 // readyOldest makes the partitions that have waited longest sendable, up to a quarter of the memory:
-// somebody waits for memory (S-72). Sending everything made batches of one record at 10,000 partitions.
+// somebody waits for memory, or was refused for want of it (S-72). Sending everything made batches of one record at 10,000 partitions.
 func (a *RecordAccumulator) readyOldest() {
 	s := &a.s
 	budget := a.pool.Total() / 4
@@ -448,7 +448,9 @@ func (a *RecordAccumulator) HasUndrained() bool {
 // if something came in since Ready that it could act on. What is looked at here and what Append wakes the
 // sender for must be the same, or the sender spins, or sleeps too long.
 func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
+	hoards := false
 	for _, n := range a.s.ordered {
+		hoards = hoards || n.linger.n > 0
 		closed, grown := int64(never), int64(never)
 		switch {
 		case !n.canSend:
@@ -471,6 +473,7 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 		closed = 0
 	}
 	a.s.parked.wakeClosed.Store(closed)
+	a.hoards.Store(hoards)
 	a.sleep.Store(max(int64(until.Sub(a.epoch)), 1))
 	if a.mustLook(now, until) {
 		a.sleep.Store(0)
@@ -480,7 +483,7 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 }
 
 func (a *RecordAccumulator) mustLook(now, until time.Time) bool {
-	if a.look.Load() {
+	if a.look.Load() || a.short.Load() && a.mayFree() {
 		return true
 	}
 	a.signals.mu.Lock()

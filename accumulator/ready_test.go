@@ -332,6 +332,63 @@ func TestShortMemorySendsTheOldest(t *testing.T) {
 	})
 }
 
+// S-72: an append that may not wait for memory, or gave up waiting, counts like one that waits: what lingers must not keep the memory from
+// callbacks that send. (Simulation: a partition got none of it for 20 s, of batches that lingered for 3 s each.)
+func TestRefusedForMemorySendsTheOldest(t *testing.T) {
+	gaveUp, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, refuse := range map[string]func(r *rig) error{
+		"may not wait": func(r *rig) error {
+			_, err := r.try(orders, Record{Partition: 3, Timestamp: -1, Value: make([]byte, 10*kib)}, nil, 0)
+			return err
+		},
+		"gave up": func(r *rig) error {
+			rec := Record{Partition: 3, Timestamp: -1, Value: make([]byte, 10*kib)}
+			_, _, err := r.a.Append(gaveUp, r.a.Topic(orders), r.snap.Topic(orders), &rec, nil, false, time.Hour)
+			return err
+		},
+	} {
+		for _, asleep := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, asleep %v", name, asleep), func(t *testing.T) {
+				r := newRig(t, withPool(48*kib), withLinger(time.Hour))
+				r.lead(orders, 1, 1, 1, 1)
+				for p := range int32(3) {
+					r.put(p, 10*kib)
+				}
+				assert.Empty(t, r.readyNodes())
+				if asleep {
+					r.sleep(time.Hour)
+				}
+				r.wakes.Store(0)
+				require.Error(t, refuse(r))
+				if asleep {
+					assert.Positive(t, r.wakes.Load(), "the sender sleeps on")
+				} else {
+					assert.False(t, r.a.PrepareSleep(r.clock.peek(), r.clock.peek().Add(time.Minute)), "the sender goes to sleep")
+				}
+				got := r.drain(1)
+				require.NotEmpty(t, got)
+				assert.Equal(t, int32(0), got[0].Partition(), "the oldest")
+				r.completeAll(got)
+				r.put(3, 10*kib)
+				r.a.BeginFlush()
+				got = r.drain(1)
+				r.a.EndFlush()
+				r.ready()
+				r.sleep(time.Hour)
+				r.wakes.Store(0)
+				for range 10 {
+					_, err := r.try(orders, Record{Partition: 3, Timestamp: -1, Value: make([]byte, 40*kib)}, nil, 0)
+					require.Error(t, err)
+				}
+				assert.Zero(t, r.wakes.Load(), "nothing lingers")
+				r.sleep(time.Hour)
+				r.completeAll(got)
+			})
+		}
+	}
+}
+
 // The nodes that Ready has named stay what they are when Nodes is asked.
 func TestReadyNodesAreNotNodes(t *testing.T) {
 	r := newRig(t)
