@@ -13,11 +13,13 @@ import (
 )
 
 // TXN-10, DRB-11, FC-015, KAFKA-7693: after sequence 2147483647 comes 0, within a batch and between two, also when batches around it are
-// sent again.
-func TestSequencesWrap(t *testing.T) {
-	cfg := sim.Config{Linger: time.Millisecond, BatchSize: 100, Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
-		5: {Drop: testbroker.DropFIN, Skip: true},
-		7: {Drop: testbroker.DropFIN},
+// in flight together and sent again.
+func TestFC015SequencesWrap(t *testing.T) {
+	cfg := sim.Config{Linger: time.Millisecond, Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+		2: {Hold: 20 * time.Millisecond},
+		3: {Hold: 20 * time.Millisecond},
+		5: {Drop: testbroker.DropFIN, Skip: true}, // the one across the wrap, between others
+		9: {Drop: testbroker.DropFIN},
 	})}}
 	w := newWorld(t, cfg)
 	w.topic("t", 2)
@@ -25,19 +27,35 @@ func TestSequencesWrap(t *testing.T) {
 	w.Settle(time.Second)
 	id := w.Sender.Sequences().ID()
 	tp := protocol.TopicPartition{Topic: "t", Partition: 0}
-	require.NoError(t, w.Cluster.PrimeProducer("t", 0, id, math.MaxInt32-7))
-	w.Sender.Sequences().SetNext(tp, math.MaxInt32-7)
-	w.sendN("t", 0, 0, 30)
+	const first = 2147483640
+	require.NoError(t, w.Cluster.PrimeProducer("t", 0, id, first))
+	w.Sender.Sequences().SetNext(tp, first)
+	most, n := 0, 0
+	for i, size := range []int{3, 1, 2, 3, 2, 1, 3, 3, 1, 2, 3, 1, 1, 2, 3, 2, 1, 3, 2, 1} {
+		w.sendN("t", 0, n, n+size)
+		n += size
+		pause := 2 * time.Millisecond
+		if i == 0 {
+			pause = 40 * time.Millisecond // acknowledged: from now on five may be in flight
+		}
+		w.Run(pause, func() bool { most = max(most, w.Client.InFlight()); return false })
+	}
 	w.settle()
 	require.Equal(t, w.sentTo("t", 0), w.values("t", 0))
-	wrapped := false
+	require.Greater(t, most, 2)
+	across := 0
 	for _, r := range w.produces()[1:] {
 		b := r.Batches[0]
 		require.GreaterOrEqual(t, b.BaseSequence, int32(0))
 		require.Equal(t, int16(0), b.ProducerEpoch)
-		wrapped = wrapped || b.BaseSequence < 100
+		if b.BaseSequence == math.MaxInt32-1 && b.Count == 3 {
+			across++
+		}
 	}
-	require.True(t, wrapped)
+	require.Greater(t, across, 1, "the batch with 2147483646, 2147483647 and 0 was sent again")
+	for i, r := range w.Cluster.Records("t", 0) {
+		require.Equal(t, protocol.AddSequence(first, int32(i)), r.Sequence)
+	}
 }
 
 // SND-29, SND-30, SND-43, TXN-13: at the last epoch a bump needs a new producer id, and all partitions go on under it.

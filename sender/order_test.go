@@ -137,21 +137,35 @@ func TestRetriesKeepTheirSequence(t *testing.T) {
 	require.Len(t, crc, 5)
 }
 
-// S-80, SND-32, FC-018: a batch that was stored although its answer was lost comes back as a duplicate, which is success.
-func TestLostAnswerIsADuplicate(t *testing.T) {
-	w := newWorld(t, small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
-		1: {Drop: testbroker.DropFIN},
-		2: {Code: protocol.DuplicateSequenceNumber},
-	})}))
-	w.topic("t", 1)
-	w.send("t", 0, "a")
-	w.Settle(time.Second)
-	w.send("t", 0, "b")
-	w.settle()
-	require.Equal(t, []string{"a", "b"}, w.values("t", 0))
-	require.NoError(t, w.book["a"].err)
-	require.Equal(t, int64(-1), w.book["a"].result.Offset)
-	require.Equal(t, int64(1), w.book["b"].result.Offset)
+// S-80, SND-32, FC-018: a batch that was stored although its answer was lost comes back as a duplicate, or with no offset, which is
+// success. Where it stands is not known, and no offsets are made up.
+func TestFC018LostAnswerIsADuplicate(t *testing.T) {
+	for name, again := range map[string]testbroker.Verdict{
+		"duplicate": {Code: protocol.DuplicateSequenceNumber},
+		"no offset": {Edit: func(m protocol.Message) {
+			m.(*protocol.ProduceResponse).Topics[0].Partitions[0].BaseOffset = -1
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, sim.Config{Linger: 5 * time.Millisecond, Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+				1: {Drop: testbroker.DropFIN},
+				2: again,
+			})}})
+			w.topic("t", 1)
+			w.sendN("t", 0, 0, 3)
+			w.Settle(time.Second)
+			w.send("t", 0, "next")
+			w.settle()
+			require.Len(t, w.produces(), 3)
+			require.Equal(t, w.sent, w.values("t", 0))
+			for _, v := range w.sent[:3] {
+				require.NoError(t, w.book[v].err)
+				require.Equal(t, int64(-1), w.book[v].result.Offset)
+			}
+			require.NoError(t, w.book["next"].err)
+			require.Equal(t, int64(3), w.book["next"].result.Offset)
+		})
+	}
 }
 
 // SND-18, SND-20: a record that is refused for good burns its sequence: the partition begins anew under the next epoch, and
@@ -204,7 +218,7 @@ func TestOutOfOrderRightAfterTheLastAck(t *testing.T) {
 }
 
 // SND-21, FC-008: a partition whose batch is in doubt keeps its old epoch for it after another one moved the epoch on.
-func TestDoubtIsResolvedUnderTheOldEpoch(t *testing.T) {
+func TestFC008DoubtIsResolvedUnderTheOldEpoch(t *testing.T) {
 	w := newWorld(t, small(testbroker.Config{Nodes: 2, Fault: func() func(*testbroker.Request) testbroker.Verdict {
 		hit := map[int32]bool{}
 		return func(r *testbroker.Request) testbroker.Verdict {
@@ -228,36 +242,55 @@ func TestDoubtIsResolvedUnderTheOldEpoch(t *testing.T) {
 	w.settle()
 	require.Equal(t, []string{"a0", "b0"}, w.values("t", 0))
 	require.Equal(t, []string{"a1", "b1", "c1"}, w.values("t", 1))
-	var of1 []int16
-	for _, r := range w.produces() {
-		if b := r.Batches[0]; b.Partition == 1 {
-			of1 = append(of1, b.ProducerEpoch)
-		}
+	type stamp struct {
+		epoch    int16
+		sequence int32
 	}
-	require.Equal(t, []int16{0, 0, 0, 1}, of1)
+	stamps := map[int32][]stamp{}
+	for _, r := range w.produces() {
+		b := r.Batches[0]
+		stamps[b.Partition] = append(stamps[b.Partition], stamp{b.ProducerEpoch, b.BaseSequence})
+	}
+	require.Equal(t, map[int32][]stamp{0: {{0, 0}, {0, 1}, {1, 0}}, 1: {{0, 0}, {0, 1}, {0, 1}, {1, 0}}}, stamps)
+	require.Equal(t, int64(1), w.Cluster.PartitionStats("t", 1).Duplicates)
+	require.Equal(t, int64(1), w.book["b1"].result.Offset, "where it was put at first")
 }
 
-// SND-34, SND-35, FC-016: the broker has forgotten the producer: with a log start past what was acknowledged the epoch moves
-// on; without one the same batch is simply sent again.
-func TestUnknownProducerID(t *testing.T) {
+// SND-34, SND-35, FC-016: the broker has forgotten the producer, with the records that retention took: the partition begins anew under the
+// next epoch; while the log start is not known, the same batch is simply sent again. Nobody is told of an error.
+func TestFC016UnknownProducerID(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
-		logStart int64
-		epoch    int16
-	}{{"log start known", 1, 1}, {"log start unknown", -1, 0}} {
+		name   string
+		edit   func(*protocol.ProduceResponsePartition)
+		epochs []int16
+	}{
+		{"log start known", nil, []int16{0, 1}},
+		{"log start unknown at first", func(p *protocol.ProduceResponsePartition) { p.LogStartOffset = -1 }, []int16{0, 0, 1}},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
-				2: {Code: protocol.UnknownProducerID, Edit: func(m protocol.Message) {
-					m.(*protocol.ProduceResponse).Topics[0].Partitions[0].LogStartOffset = tt.logStart
-				}},
-			})}))
+			fault := map[int]testbroker.Verdict{}
+			if tt.edit != nil {
+				fault[11] = testbroker.Verdict{Edit: func(m protocol.Message) { tt.edit(&m.(*protocol.ProduceResponse).Topics[0].Partitions[0]) }}
+			}
+			w := newWorld(t, small(testbroker.Config{Nodes: 1, Fault: nth(fault)}))
 			w.topic("t", 1)
-			w.send("t", 0, "a")
-			w.Settle(time.Second)
-			w.send("t", 0, "b")
+			w.sendN("t", 0, 0, 10)
 			w.settle()
-			require.Equal(t, []string{"a", "b"}, w.values("t", 0))
-			require.Equal(t, tt.epoch, w.produces()[2].Batches[0].ProducerEpoch)
+			require.NoError(t, w.Cluster.DeleteRecords("t", 0, 10))
+			require.NoError(t, w.Cluster.ExpireProducers("t", 0))
+			w.send("t", 0, "after")
+			w.Settle(time.Minute)
+			w.Cluster.Check(t)
+			require.Equal(t, 1, w.book["after"].calls)
+			var epochs []int16
+			for _, r := range w.produces()[10:] {
+				epochs = append(epochs, r.Batches[0].ProducerEpoch)
+				require.Equal(t, map[int16]int32{0: 10, 1: 0}[r.Batches[0].ProducerEpoch], r.Batches[0].BaseSequence)
+			}
+			require.Equal(t, tt.epochs, epochs)
+			require.Equal(t, []string{"after"}, w.values("t", 0))
+			require.NoError(t, w.book["after"].err)
+			require.Equal(t, int64(10), w.book["after"].result.Offset)
 		})
 	}
 }
