@@ -184,6 +184,9 @@ func (w *world) sendWait(p kafka, r record) (producer.RecordMetadata, error) {
 func (w *world) enter(from string, r record) *sent {
 	s := &sent{record: r, from: from, done: make(chan struct{})}
 	s.record.Key, s.record.Value, s.record.Headers = bytes.Clone(r.Key), bytes.Clone(r.Value), slices.Clone(r.Headers)
+	for i, h := range r.Headers {
+		s.record.Headers[i].Value = bytes.Clone(h.Value)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.number = len(w.book)
