@@ -29,7 +29,7 @@ func FuzzHandleResponse(f *testing.F) {
 			now := t0.Add(time.Duration(i) * time.Minute)
 			m.NewRequest(now)
 			resp := new(protocol.MetadataResponse)
-			if err := resp.ReadFrom(body, version); err != nil {
+			if err := resp.ReadInPlace(body, version); err != nil {
 				m.HandleFailure(err, now)
 				continue
 			}

@@ -158,8 +158,7 @@ func (g *merge) run(resp *protocol.MetadataResponse, nodes []protocol.Node) *Sna
 		}
 	}
 	g.progress = !slices.Equal(nodes, g.old.nodes)
-	for i := range resp.Topics {
-		rt := &resp.Topics[i]
+	for rt := range resp.AllTopics() {
 		in := g.m.interest[deref(rt.Name)]
 		if in == nil {
 			continue // not asked for, or forgotten meanwhile
@@ -246,9 +245,8 @@ func (g *merge) partitions(in *interest, rt *protocol.MetadataResponseTopic, bef
 	t := &Topic{Name: in.name, ID: rt.TopicID, Internal: rt.IsInternal, use: in.use}
 	// Indexes are dense in every Kafka so far. Gaps are put up with, as long as they do not cost more
 	// memory than the answer did.
-	limit := int32(min(2*len(rt.Partitions)+16, 1<<24))
-	for i := range rt.Partitions {
-		rp := &rt.Partitions[i]
+	limit := int32(min(2*rt.NumPartitions()+16, 1<<24))
+	for rp := range rt.AllPartitions() {
 		if rp.PartitionIndex < 0 || rp.PartitionIndex >= limit {
 			continue
 		}

@@ -124,7 +124,7 @@ func (c *conn) askCluster(versions *protocol.ApiVersionsResponse) (string, error
 	}
 	var resp protocol.MetadataResponse
 	if err == nil {
-		err = resp.ReadFrom(body, version)
+		err = resp.ReadInPlace(body, version)
 	}
 	if err != nil {
 		return "", fmt.Errorf("answer to Metadata v%d: %w", version, err)

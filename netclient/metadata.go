@@ -214,7 +214,7 @@ func (c *NetworkClient) handleMetadata(r *Response) {
 		return
 	}
 	resp := new(protocol.MetadataResponse)
-	if err := resp.ReadFrom(r.Body, r.Version); err != nil {
+	if err := resp.ReadInPlace(r.Body, r.Version); err != nil {
 		err = fmt.Errorf("metadata from node %d: %w", r.Node, err)
 		c.md.HandleFailure(err, r.Now)
 		c.Disconnect(r.Node, err, r.Now)

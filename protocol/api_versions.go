@@ -65,7 +65,7 @@ func (m *ApiVersionsRequest) AppendTo(dst []byte, version int16) []byte {
 
 // ReadFrom implements [Message].
 func (m *ApiVersionsRequest) ReadFrom(src []byte, version int16) error {
-	r, flex := newReader(src, KeyAPIVersions, version)
+	r, flex := newRequestReader(src, KeyAPIVersions, version)
 	*m = ApiVersionsRequest{NodeID: -1}
 	if version >= 3 {
 		m.ClientSoftwareName = r.String(flex)

@@ -178,7 +178,7 @@ func (p *FetchRequestPartition) appendTo(dst []byte, version int16, flex bool) [
 
 // ReadFrom implements [Message].
 func (m *FetchRequest) ReadFrom(src []byte, version int16) error {
-	r, flex := newReader(src, KeyFetch, version)
+	r, flex := newRequestReader(src, KeyFetch, version)
 	*m = FetchRequest{ReplicaID: -1, ReplicaState: NoReplica, SessionEpoch: -1}
 	if version <= 14 {
 		m.ReplicaID = r.Int32()

@@ -60,7 +60,7 @@ func (m *FindCoordinatorRequest) AppendTo(dst []byte, version int16) []byte {
 
 // ReadFrom implements [Message].
 func (m *FindCoordinatorRequest) ReadFrom(src []byte, version int16) error {
-	r, flex := newReader(src, KeyFindCoordinator, version)
+	r, flex := newRequestReader(src, KeyFindCoordinator, version)
 	*m = FindCoordinatorRequest{}
 	if version <= 3 {
 		m.CoordinatorKey = r.String(flex)

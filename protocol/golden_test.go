@@ -166,8 +166,7 @@ var goldenMessages = map[string]func(v int16) Message{
 			ok.LogStartOffset = 17
 		}
 		if v >= 8 {
-			bad.RecordErrors = []BatchIndexAndErrorMessage{{1, ptr("too old")}, {2, nil}}
-			bad.ErrorMessage = ptr("moved")
+			bad.Details = &ProduceDetails{[]BatchIndexAndErrorMessage{{1, ptr("too old")}, {2, nil}}, ptr("moved")}
 		}
 		if v >= 10 {
 			bad.CurrentLeader = LeaderIDAndEpoch{2, 10}

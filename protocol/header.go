@@ -27,7 +27,7 @@ func AppendRequestHeader(dst []byte, h RequestHeader) []byte {
 // ReadRequestHeader reads the header of a request and returns the body behind it. Keys and versions
 // that this package does not know are no error here: a broker answers them.
 func ReadRequestHeader(src []byte) (h RequestHeader, rest []byte, err error) {
-	r := wire.NewReader(src)
+	r := wire.NewReader(src, responseFactor)
 	h.Key = APIKey(r.Int16())
 	h.Version = r.Int16()
 	h.CorrelationID = r.Int32()
@@ -55,7 +55,7 @@ func AppendResponseHeader(dst []byte, key APIKey, version int16, correlationID i
 // ReadResponseHeader reads the header of the answer to a request of that key and version, and returns
 // the body behind it.
 func ReadResponseHeader(src []byte, key APIKey, version int16) (correlationID int32, rest []byte, err error) {
-	r := wire.NewReader(src)
+	r := wire.NewReader(src, responseFactor)
 	correlationID = r.Int32()
 	r.SkipTags(flexibleResponseHeader(key, version))
 	if err := r.Err(); err != nil {

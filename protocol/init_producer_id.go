@@ -35,7 +35,7 @@ func (m *InitProducerIdRequest) AppendTo(dst []byte, version int16) []byte {
 
 // ReadFrom implements [Message].
 func (m *InitProducerIdRequest) ReadFrom(src []byte, version int16) error {
-	r, flex := newReader(src, KeyInitProducerID, version)
+	r, flex := newRequestReader(src, KeyInitProducerID, version)
 	*m = InitProducerIdRequest{ProducerID: -1, ProducerEpoch: -1}
 	m.TransactionalID = r.NullableString(flex)
 	m.TransactionTimeoutMs = r.Int32()

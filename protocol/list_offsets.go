@@ -88,7 +88,7 @@ func (m *ListOffsetsRequest) AppendTo(dst []byte, version int16) []byte {
 
 // ReadFrom implements [Message].
 func (m *ListOffsetsRequest) ReadFrom(src []byte, version int16) error {
-	r, flex := newReader(src, KeyListOffsets, version)
+	r, flex := newRequestReader(src, KeyListOffsets, version)
 	*m = ListOffsetsRequest{}
 	m.ReplicaID = r.Int32()
 	if version >= 2 {

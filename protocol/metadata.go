@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/kafka-reservoir/producer/protocol/internal/wire"
+import (
+	"iter"
+
+	"github.com/kafka-reservoir/producer/protocol/internal/wire"
+)
 
 // MetadataRequest asks for brokers, and for topics with their partitions and leaders.
 type MetadataRequest struct {
@@ -30,6 +34,15 @@ type MetadataResponse struct {
 	Topics                      []MetadataResponseTopic
 	ClusterAuthorizedOperations int32     // v8 to v10; AuthorizedOperationsUnknown when not asked for
 	ErrorCode                   ErrorCode // v13
+
+	inPlace inPlace // the topics, after ReadInPlace
+}
+
+// inPlace is an array that was checked, and is decoded when somebody goes through it.
+type inPlace struct {
+	src     []byte
+	count   int
+	version int16
 }
 
 // MetadataResponseBroker is one broker of the cluster.
@@ -48,6 +61,8 @@ type MetadataResponseTopic struct {
 	IsInternal                bool    // v1
 	Partitions                []MetadataResponsePartition
 	TopicAuthorizedOperations int32 // v8; AuthorizedOperationsUnknown when not asked for
+
+	inPlace inPlace // the partitions, after ReadInPlace
 }
 
 // MetadataResponsePartition is one partition of a [MetadataResponseTopic].
@@ -99,7 +114,7 @@ func (m *MetadataRequest) AppendTo(dst []byte, version int16) []byte {
 
 // ReadFrom implements [Message].
 func (m *MetadataRequest) ReadFrom(src []byte, version int16) error {
-	r, flex := newReader(src, KeyMetadata, version)
+	r, flex := newRequestReader(src, KeyMetadata, version)
 	*m = MetadataRequest{AllowAutoTopicCreation: true}
 	n := 0
 	if version >= 1 {
@@ -209,8 +224,28 @@ func (t *MetadataResponseTopic) appendTo(dst []byte, version int16, flex bool) [
 	return wire.AppendNoTags(dst, flex)
 }
 
-// ReadFrom implements [Message].
+// ReadFrom implements [Message]. Topics and partitions of few bytes become ten times as large as they were: bytes
+// of a stranger are for [MetadataResponse.ReadInPlace].
 func (m *MetadataResponse) ReadFrom(src []byte, version int16) error {
+	if err := m.ReadInPlace(src, version); err != nil {
+		return err
+	}
+	topics := make([]MetadataResponseTopic, 0, m.inPlace.count)
+	for t := range m.AllTopics() {
+		t.Partitions = make([]MetadataResponsePartition, 0, t.inPlace.count)
+		for p := range t.AllPartitions() {
+			t.Partitions = append(t.Partitions, *p)
+		}
+		t.inPlace = inPlace{}
+		topics = append(topics, *t)
+	}
+	m.Topics, m.inPlace = topics, inPlace{}
+	return nil
+}
+
+// ReadInPlace is ReadFrom without Topics: they are checked, to the last byte, but stay in src, which must
+// not change for as long as [MetadataResponse.AllTopics] is called.
+func (m *MetadataResponse) ReadInPlace(src []byte, version int16) error {
 	r, flex := newReader(src, KeyMetadata, version)
 	*m = MetadataResponse{ControllerID: -1, ClusterAuthorizedOperations: AuthorizedOperationsUnknown}
 	if version >= 3 {
@@ -233,13 +268,15 @@ func (m *MetadataResponse) ReadFrom(src []byte, version int16) error {
 	if version >= 1 {
 		m.ControllerID = r.Int32()
 	}
-	m.Topics = makeArray[MetadataResponseTopic](&r, flex, 8)
-	for i := range m.Topics {
-		m.Topics[i].readFrom(&r, version, flex)
+	m.inPlace = inPlace{count: r.Count(flex, 8), version: version, src: r.Rest()}
+	var t MetadataResponseTopic
+	for range m.inPlace.count {
+		t.readFrom(&r, version, flex)
 		if r.Err() != nil {
 			break
 		}
 	}
+	m.inPlace.src = m.inPlace.src[:len(m.inPlace.src)-r.Len()]
 	if version >= 8 && version <= 10 {
 		m.ClusterAuthorizedOperations = r.Int32()
 	}
@@ -250,13 +287,64 @@ func (m *MetadataResponse) ReadFrom(src []byte, version int16) error {
 	return closeReader(&r, KeyMetadata, "response", version)
 }
 
-func (t *MetadataResponseTopic) readFrom(r *wire.Reader, version int16, flex bool) {
+// AllTopics goes through the topics, whether they are in Topics or in place. Those in place have no Partitions
+// but AllPartitions, and each is overwritten by the next.
+func (m *MetadataResponse) AllTopics() iter.Seq[*MetadataResponseTopic] {
+	return func(yield func(*MetadataResponseTopic) bool) {
+		for i := range m.Topics {
+			if !yield(&m.Topics[i]) {
+				return
+			}
+		}
+		r, flex := m.inPlace.reader()
+		var t MetadataResponseTopic
+		for range m.inPlace.count {
+			t.Name = nil
+			if name := t.readFrom(&r, m.inPlace.version, flex); name != nil {
+				s := string(name)
+				t.Name = &s
+			}
+			if !yield(&t) {
+				return
+			}
+		}
+	}
+}
+
+// NumPartitions is how many partitions AllPartitions goes through.
+func (t *MetadataResponseTopic) NumPartitions() int { return len(t.Partitions) + t.inPlace.count }
+
+// AllPartitions goes through the partitions, whether they are in Partitions or in place. Those in place are
+// overwritten by the next, their lists of nodes are not.
+func (t *MetadataResponseTopic) AllPartitions() iter.Seq[*MetadataResponsePartition] {
+	return func(yield func(*MetadataResponsePartition) bool) {
+		for i := range t.Partitions {
+			if !yield(&t.Partitions[i]) {
+				return
+			}
+		}
+		r, flex := t.inPlace.reader()
+		var p MetadataResponsePartition
+		for range t.inPlace.count {
+			p.readFrom(&r, t.inPlace.version, flex, true)
+			if !yield(&p) {
+				return
+			}
+		}
+	}
+}
+
+func (a inPlace) reader() (r wire.Reader, flex bool) {
+	return wire.NewReader(a.src, responseFactor), KeyMetadata.Flexible(a.version)
+}
+
+// readFrom reads all but the name, which it returns, and leaves the partitions in place.
+func (t *MetadataResponseTopic) readFrom(r *wire.Reader, version int16, flex bool) (name []byte) {
 	t.ErrorCode = ErrorCode(r.Int16())
 	if version >= 12 {
-		t.Name = r.NullableString(flex)
+		name = r.NullableStringBytes(flex)
 	} else {
-		name := r.String(flex)
-		t.Name = &name
+		name = r.StringBytes(flex)
 	}
 	if version >= 10 {
 		t.TopicID = r.UUID()
@@ -264,26 +352,41 @@ func (t *MetadataResponseTopic) readFrom(r *wire.Reader, version int16, flex boo
 	if version >= 1 {
 		t.IsInternal = r.Bool()
 	}
-	t.Partitions = makeArray[MetadataResponsePartition](r, flex, 18)
-	for i := range t.Partitions {
-		p := &t.Partitions[i]
-		p.ErrorCode = ErrorCode(r.Int16())
-		p.PartitionIndex = r.Int32()
-		p.LeaderID = r.Int32()
-		p.LeaderEpoch = -1
-		if version >= 7 {
-			p.LeaderEpoch = r.Int32()
-		}
-		p.ReplicaNodes = r.Int32s(flex)
-		p.IsrNodes = r.Int32s(flex)
-		if version >= 5 {
-			p.OfflineReplicas = r.Int32s(flex)
-		}
-		r.SkipTags(flex)
+	t.inPlace = inPlace{count: r.Count(flex, 18), version: version, src: r.Rest()}
+	var p MetadataResponsePartition
+	for range t.inPlace.count {
+		p.readFrom(r, version, flex, false)
 	}
+	t.inPlace.src = t.inPlace.src[:len(t.inPlace.src)-r.Len()]
 	t.TopicAuthorizedOperations = AuthorizedOperationsUnknown
 	if version >= 8 {
 		t.TopicAuthorizedOperations = r.Int32()
+	}
+	r.SkipTags(flex)
+	return name
+}
+
+// readFrom reads a partition, its lists of nodes only if they are wanted.
+func (p *MetadataResponsePartition) readFrom(r *wire.Reader, version int16, flex, lists bool) {
+	p.ErrorCode = ErrorCode(r.Int16())
+	p.PartitionIndex = r.Int32()
+	p.LeaderID = r.Int32()
+	p.LeaderEpoch = -1
+	if version >= 7 {
+		p.LeaderEpoch = r.Int32()
+	}
+	if lists {
+		p.ReplicaNodes = r.Int32s(flex)
+		p.IsrNodes = r.Int32s(flex)
+	} else {
+		r.SkipInt32s(flex)
+		r.SkipInt32s(flex)
+	}
+	switch {
+	case version >= 5 && lists:
+		p.OfflineReplicas = r.Int32s(flex)
+	case version >= 5:
+		r.SkipInt32s(flex)
 	}
 	r.SkipTags(flex)
 }

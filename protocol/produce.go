@@ -56,7 +56,7 @@ func (m *ProduceRequest) AppendTo(dst []byte, version int16) []byte {
 
 // ReadFrom implements [Message].
 func (m *ProduceRequest) ReadFrom(src []byte, version int16) error {
-	r, flex := newReader(src, KeyProduce, version)
+	r, flex := newRequestReader(src, KeyProduce, version)
 	*m = ProduceRequest{}
 	m.TransactionalID = r.NullableString(flex)
 	m.Acks = r.Int16()

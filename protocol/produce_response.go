@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/kafka-reservoir/producer/protocol/internal/wire"
+import (
+	"unsafe"
+
+	"github.com/kafka-reservoir/producer/protocol/internal/wire"
+)
 
 // ProduceResponse is the answer to [ProduceRequest]. ReadFrom reuses the receiver's slices, so a
 // response that is decoded into again and again allocates nothing as long as it carries no errors. All
@@ -23,11 +27,16 @@ type ProduceResponsePartition struct {
 	Index           int32
 	ErrorCode       ErrorCode
 	BaseOffset      int64
-	LogAppendTimeMs int64                       // -1 when the topic keeps create times
-	LogStartOffset  int64                       // v5; -1 when not known
-	RecordErrors    []BatchIndexAndErrorMessage // v8
-	ErrorMessage    *string                     // v8
-	CurrentLeader   LeaderIDAndEpoch            // v10; NoLeader when absent
+	LogAppendTimeMs int64            // -1 when the topic keeps create times
+	LogStartOffset  int64            // v5; -1 when not known
+	Details         *ProduceDetails  // v8; nil when there are none
+	CurrentLeader   LeaderIDAndEpoch // v10; NoLeader when absent
+}
+
+// ProduceDetails is what a broker may add to an error. They are few, and would make up half of every verdict.
+type ProduceDetails struct {
+	RecordErrors []BatchIndexAndErrorMessage
+	ErrorMessage *string
 }
 
 // BatchIndexAndErrorMessage says what was wrong with one record of a batch.
@@ -95,14 +104,18 @@ func (p *ProduceResponsePartition) appendTo(dst []byte, version int16, flex bool
 		dst = wire.AppendInt64(dst, p.LogStartOffset)
 	}
 	if version >= 8 {
-		dst = wire.AppendLen(dst, len(p.RecordErrors), flex)
-		for i := range p.RecordErrors {
-			e := &p.RecordErrors[i]
+		var d ProduceDetails
+		if p.Details != nil {
+			d = *p.Details
+		}
+		dst = wire.AppendLen(dst, len(d.RecordErrors), flex)
+		for i := range d.RecordErrors {
+			e := &d.RecordErrors[i]
 			dst = wire.AppendInt32(dst, e.BatchIndex)
 			dst = wire.AppendNullableString(dst, e.BatchIndexErrorMessage, flex)
 			dst = wire.AppendNoTags(dst, flex)
 		}
-		dst = wire.AppendNullableString(dst, p.ErrorMessage, flex)
+		dst = wire.AppendNullableString(dst, d.ErrorMessage, flex)
 	}
 	if version >= 10 && p.CurrentLeader != NoLeader {
 		return appendLeaderTag(wire.AppendUvarint(dst, 1), tagProduceCurrentLeader, p.CurrentLeader)
@@ -160,17 +173,22 @@ func (p *ProduceResponsePartition) readFrom(r *wire.Reader, version int16, flex 
 	if version >= 5 {
 		p.LogStartOffset = r.Int64()
 	}
-	p.RecordErrors = p.RecordErrors[:0]
-	p.ErrorMessage = nil
+	p.Details = nil
 	if version >= 8 {
-		p.RecordErrors = resize(p.RecordErrors, count[BatchIndexAndErrorMessage](r, flex, 6))
-		for i := range p.RecordErrors {
-			e := &p.RecordErrors[i]
+		var d ProduceDetails
+		if n := count[BatchIndexAndErrorMessage](r, flex, 6); n > 0 {
+			d.RecordErrors = make([]BatchIndexAndErrorMessage, n)
+		}
+		for i := range d.RecordErrors {
+			e := &d.RecordErrors[i]
 			e.BatchIndex = r.Int32()
 			e.BatchIndexErrorMessage = r.NullableString(flex)
 			r.SkipTags(flex)
 		}
-		p.ErrorMessage = r.NullableString(flex)
+		d.ErrorMessage = r.NullableString(flex)
+		if (d.RecordErrors != nil || d.ErrorMessage != nil) && r.Reserve(int(unsafe.Sizeof(d))) {
+			p.Details = &ProduceDetails{d.RecordErrors, d.ErrorMessage}
+		}
 	}
 	p.CurrentLeader = NoLeader
 	for n := r.Tags(flex); n > 0; n-- {

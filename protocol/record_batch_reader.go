@@ -167,7 +167,7 @@ type RecordReader struct {
 
 // NewRecordReader reads count records, the header's [BatchHeader.Count], that records is made of.
 func NewRecordReader(records []byte, count int32) *RecordReader {
-	r := &RecordReader{rest: wire.NewReader(records), count: count}
+	r := &RecordReader{rest: wire.NewReader(records, 0), count: count}
 	if count < 0 {
 		r.err = fmt.Errorf("record batch: %d records: %w", count, InvalidRecord)
 	}
@@ -188,7 +188,7 @@ func (r *RecordReader) Next() (RecordView, error) {
 		}
 		return RecordView{}, r.err
 	}
-	body := wire.NewReader(r.rest.VarintBytes())
+	body := wire.NewReader(r.rest.VarintBytes(), 0)
 	v := readRecord(&body)
 	err := r.rest.Err()
 	if err == nil {

@@ -397,8 +397,10 @@ func TestErrorsOfSingleRecords(t *testing.T) {
 		Edit: func(m protocol.Message) {
 			p := &m.(*protocol.ProduceResponse).Topics[0].Partitions[0]
 			whole := "some are invalid"
-			p.ErrorMessage = &whole
-			p.RecordErrors = []protocol.BatchIndexAndErrorMessage{{BatchIndex: 0, BatchIndexErrorMessage: &text}, {BatchIndex: 2}}
+			p.Details = &protocol.ProduceDetails{
+				ErrorMessage: &whole,
+				RecordErrors: []protocol.BatchIndexAndErrorMessage{{BatchIndex: 0, BatchIndexErrorMessage: &text}, {BatchIndex: 2}},
+			}
 		},
 	}})}})
 	w.topic("t", 1)

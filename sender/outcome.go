@@ -94,8 +94,8 @@ func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceRespons
 		b.SetMayBeWritten(true)
 	}
 	message := ""
-	if p.ErrorMessage != nil {
-		message = *p.ErrorMessage
+	if p.Details != nil && p.Details.ErrorMessage != nil {
+		message = *p.Details.ErrorMessage
 	}
 	switch decide(code, s.txn != nil, b.Count()) {
 	case complete:
@@ -207,13 +207,13 @@ func (s *Sender) split(b *accumulator.ProducerBatch, now time.Time) {
 // recordErrors gives each record its own error where the broker named those at fault (KIP-467, SND-47).
 // nil: all have the batch's.
 func (s *Sender) recordErrors(b *accumulator.ProducerBatch, p *protocol.ProduceResponsePartition, code protocol.ErrorCode, message string, now time.Time) func(int) error {
-	if len(p.RecordErrors) == 0 {
+	if p.Details == nil || len(p.Details.RecordErrors) == 0 {
 		return nil
 	}
-	named := make(map[int]error, len(p.RecordErrors))
-	for _, r := range p.RecordErrors {
+	named := make(map[int]error, len(p.Details.RecordErrors))
+	for _, r := range p.Details.RecordErrors {
 		cause, text := error(protocol.InvalidRecord), message
-		if len(p.RecordErrors) == 1 {
+		if len(p.Details.RecordErrors) == 1 {
 			cause = code
 		}
 		if r.BatchIndexErrorMessage != nil {

@@ -56,14 +56,32 @@ func field(theirs reflect.Value, ours string) (reflect.Value, string) {
 // either has a field that the other has not.
 func copyFields(ours, theirs reflect.Value, back bool) {
 	used := map[string]bool{}
-	for i := range ours.NumField() {
-		f, name := field(theirs, ours.Type().Field(i).Name)
-		used[name] = true
-		copyValue(ours.Field(i), f, back)
-	}
+	copyInto(ours, theirs, back, used)
 	for i := range theirs.NumField() {
 		if name := theirs.Type().Field(i).Name; !used[name] && !notOurs[name] {
 			panic(fmt.Sprintf("%v lacks %v.%s", ours.Type(), theirs.Type(), name))
+		}
+	}
+}
+
+// copyInto is copyFields, and notes which of kmsg's fields it found.
+func copyInto(ours, theirs reflect.Value, back bool, used map[string]bool) {
+	for i := range ours.NumField() {
+		switch f := ours.Type().Field(i); {
+		case !f.IsExported():
+		case f.Type == reflect.TypeFor[*protocol.ProduceDetails](): // its fields stand beside the others there
+			details := new(protocol.ProduceDetails)
+			if !ours.Field(i).IsNil() {
+				*details = *ours.Field(i).Interface().(*protocol.ProduceDetails)
+			}
+			copyInto(reflect.ValueOf(details).Elem(), theirs, back, used)
+			if back && (len(details.RecordErrors) > 0 || details.ErrorMessage != nil) {
+				ours.Field(i).Set(reflect.ValueOf(details))
+			}
+		default:
+			other, name := field(theirs, f.Name)
+			used[name] = true
+			copyValue(ours.Field(i), other, back)
 		}
 	}
 }
@@ -104,7 +122,9 @@ func (f filler) fill(v reflect.Value) {
 			}
 		}
 		for i := range v.NumField() {
-			f.fill(v.Field(i))
+			if v.Type().Field(i).IsExported() {
+				f.fill(v.Field(i))
+			}
 		}
 	case reflect.Bool:
 		v.SetBool(f.IntN(2) == 0)
@@ -118,7 +138,7 @@ func (f filler) fill(v reflect.Value) {
 		}
 	case reflect.String:
 		v.SetString(string(f.bytes()))
-	case reflect.Pointer: // nullable string
+	case reflect.Pointer: // nullable string, or details
 		if f.IntN(4) > 0 {
 			v.Set(reflect.New(v.Type().Elem()))
 			f.fill(v.Elem())
@@ -198,8 +218,14 @@ func sameNulls(v reflect.Value, name string) {
 		if !v.IsNil() {
 			sameNulls(v.Elem(), "")
 		}
+		if d, ok := v.Interface().(*protocol.ProduceDetails); ok && d != nil && len(d.RecordErrors) == 0 && d.ErrorMessage == nil {
+			v.SetZero()
+		}
 	case reflect.Struct:
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() {
+				continue
+			}
 			sameNulls(v.Field(i), v.Type().Name()+"."+v.Type().Field(i).Name)
 		}
 	case reflect.Slice:

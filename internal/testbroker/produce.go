@@ -70,10 +70,10 @@ func (c *Cluster) produceBatchLocked(k *conn, j *job, b *Batch, raw []byte, out 
 	if res.Answer == protocol.None {
 		out.BaseOffset, out.LogAppendTimeMs = res.BaseOffset, appendTime
 	} else if b.check.code == res.Answer {
-		out.RecordErrors = b.check.recordErrors
+		out.Details = &protocol.ProduceDetails{RecordErrors: b.check.recordErrors}
 		if b.Err != nil {
 			text := b.Err.Error()
-			out.ErrorMessage = &text
+			out.Details.ErrorMessage = &text
 		}
 	}
 	return res

@@ -323,8 +323,8 @@ func TestProduceTimestamps(t *testing.T) {
 	assert.Equal(t, protocol.None, c.produce("t", 0, at(59*time.Minute)).ErrorCode)
 	out := c.produce("t", 0, at(time.Hour))
 	assert.Equal(t, protocol.InvalidTimestamp, out.ErrorCode)
-	require.Len(t, out.RecordErrors, 1, "the second record is a millisecond too late")
-	assert.Equal(t, int32(1), out.RecordErrors[0].BatchIndex)
+	require.Len(t, out.Details.RecordErrors, 1, "the second record is a millisecond too late")
+	assert.Equal(t, int32(1), out.Details.RecordErrors[0].BatchIndex)
 
 	// DRB-08: log append time is written into the stored batch, whose CRC stays right.
 	c.now = epoch.Add(time.Minute)

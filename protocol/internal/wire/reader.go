@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Errors that a Reader ends with, wrapped with the place where it happened. All of them mean that the
@@ -14,23 +15,56 @@ var (
 	ErrNull      = errors.New("null where none may be")
 	ErrVarint    = errors.New("varint too long")
 	ErrTrailing  = errors.New("bytes left over")
+	ErrMemory    = errors.New("would take too much memory")
 )
 
 // Reader takes values out of received bytes. The first error sticks: from then on every method returns
 // a zero value, so a decoder checks once, at its end, with [Reader.Close].
 //
-// No method allocates more than what is left to read can fill: claimed lengths and counts are held
-// against the bytes that are there first.
+// Claimed lengths and counts are held against the bytes that are there first. What is made of them in
+// memory comes out of a budget in proportion to all bytes that were received (see [NewReader]), so that
+// neither a claim nor a message of nothing but empty elements costs more than that (FC-129).
 type Reader struct {
-	src  []byte
-	size int // of src at first, to say where an error happened
-	tail int // bytes after the tagged field being read, see Tag
-	err  error
-	ints []int32 // free part of the block that Int32s cuts its results from
+	src    []byte
+	size   int // of src at first, to say where an error happened
+	tail   int // bytes after the tagged field being read, see Tag
+	err    error
+	budget int             // bytes that may still be allocated
+	ints   []int32         // free part of the block that Int32s cuts its results from
+	text   strings.Builder // the block that short strings are cut from
 }
 
-// NewReader starts at the beginning of src. The reader aliases src and never writes to it.
-func NewReader(src []byte) Reader { return Reader{src: src, size: len(src)} }
+// Fixed is what a message may take in memory whatever its size. It is less than the 4 KiB that are promised, since
+// the message itself and an error are not counted.
+const Fixed = 3 << 10
+
+// NewReader starts at the beginning of src. The reader aliases src and never writes to it. It allocates at
+// most factor bytes for each byte of src, and Fixed.
+func NewReader(src []byte, factor int) Reader {
+	return Reader{src: src, size: len(src), budget: factor*len(src) + Fixed}
+}
+
+// Reserve takes an allocation of n bytes from the budget, and fails the reader and reports false if it is too
+// large for that. What is reserved is never less than what Go's allocator takes for n bytes.
+func (r *Reader) Reserve(n int) bool {
+	// The steps between its sizes: 16 up to 256, 32 up to 512, at most 3/16 up to 32 KiB, pages beyond.
+	switch {
+	case n <= 256:
+		n = (n + 15) &^ 15
+	case n <= 512:
+		n = (n + 31) &^ 31
+	case n <= 32<<10:
+		n += 3 * n / 16
+	default:
+		n = (n + 8191) &^ 8191
+	}
+	if n > r.budget {
+		r.fail(ErrMemory, n)
+		return false
+	}
+	r.budget -= n
+	return true
+}
 
 // Len is how many bytes are left, within the tagged field if one is being read.
 func (r *Reader) Len() int { return len(r.src) }
@@ -202,19 +236,50 @@ func (r *Reader) StringBytes(flex bool) []byte {
 }
 
 // String reads a string that may not be null.
-func (r *Reader) String(flex bool) string { return string(r.StringBytes(flex)) }
+func (r *Reader) String(flex bool) string { return r.string(r.StringBytes(flex)) }
 
-// NullableString reads a string; nil is a null.
-func (r *Reader) NullableString(flex bool) *string {
+// Short strings are cut from blocks, which a string that is kept keeps: blocks are small.
+const (
+	textBlock = 256
+	shortText = 32
+)
+
+func (r *Reader) string(b []byte) string {
+	n := len(b)
+	if n > shortText {
+		if !r.Reserve(n) {
+			return ""
+		}
+		return string(b)
+	}
+	if n > r.text.Cap()-r.text.Len() {
+		size := min(textBlock, n+len(r.src))
+		if !r.Reserve(size) {
+			return ""
+		}
+		r.text = strings.Builder{}
+		r.text.Grow(size)
+	}
+	r.text.Write(b)
+	return r.text.String()[r.text.Len()-n:]
+}
+
+// NullableStringBytes reads a string and returns its bytes, which alias the source; nil is a null.
+func (r *Reader) NullableStringBytes(flex bool) []byte {
 	n := r.stringLength(flex)
 	if n < 0 || r.err != nil {
 		return nil
 	}
-	b := r.take(n)
-	if r.err != nil {
+	return r.take(n)
+}
+
+// NullableString reads a string; nil is a null.
+func (r *Reader) NullableString(flex bool) *string {
+	b := r.NullableStringBytes(flex)
+	if b == nil || !r.Reserve(16) {
 		return nil
 	}
-	s := string(b)
+	s := r.string(b)
 	return &s
 }
 
@@ -268,9 +333,13 @@ func (r *Reader) Int32s(flex bool) []int32 {
 		return []int32{}
 	}
 	// A metadata response has three short arrays for every partition of a cluster. Cut from one block,
-	// they cost an allocation in a thousand; the block is never larger than what is left could fill.
+	// they cost an allocation in a hundred; the block is never larger than what is left could fill.
 	if n > len(r.ints) {
-		r.ints = make([]int32, max(n, min(len(r.src)/8, 1024)))
+		size := max(n, min(len(r.src)/8, 256))
+		if !r.Reserve(4 * size) {
+			return nil
+		}
+		r.ints = make([]int32, size)
 	}
 	v := r.ints[:n:n]
 	r.ints = r.ints[n:]
@@ -280,6 +349,9 @@ func (r *Reader) Int32s(flex bool) []int32 {
 	r.src = r.src[4*n:]
 	return v
 }
+
+// SkipInt32s passes over an array of numbers that may not be null.
+func (r *Reader) SkipInt32s(flex bool) { r.take(4 * r.Count(flex, 4)) }
 
 // Tags reads how many tagged fields follow. They are read by
 //

@@ -37,7 +37,7 @@ func TestRoundTripOfEveryType(t *testing.T) {
 		b = append(b, 7, 8, 9)
 		b = AppendNoTags(b, flex)
 
-		r := NewReader(b)
+		r := NewReader(b, 4)
 		assert.True(t, r.Bool())
 		assert.False(t, r.Bool())
 		assert.Equal(t, int8(-2), r.Int8())
@@ -85,7 +85,7 @@ func TestVarints(t *testing.T) {
 		{"never ends", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 0, ErrVarint},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := NewReader(tt.src)
+			r := NewReader(tt.src, 4)
 			assert.Equal(t, tt.want, r.Varint())
 			assert.ErrorIs(t, r.Close(), tt.err)
 		})
@@ -103,13 +103,13 @@ func TestVarints(t *testing.T) {
 		{"cut off", []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 0, ErrTruncated},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := NewReader(tt.src)
+			r := NewReader(tt.src, 4)
 			assert.Equal(t, tt.want, r.Varlong())
 			assert.ErrorIs(t, r.Close(), tt.err)
 		})
 	}
 	t.Run("uvarint of 32 bits", func(t *testing.T) {
-		r := NewReader([]byte{0xff, 0xff, 0xff, 0xff, 0x08})
+		r := NewReader([]byte{0xff, 0xff, 0xff, 0xff, 0x08}, 4)
 		assert.Zero(t, r.Uvarint())
 		assert.ErrorIs(t, r.Close(), ErrVarint)
 	})
@@ -146,7 +146,7 @@ func TestImpossibleLengths(t *testing.T) {
 		{"uuid", make([]byte, 15), func(r *Reader) { r.UUID() }, ErrTruncated},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := NewReader(tt.src)
+			r := NewReader(tt.src, 4)
 			tt.read(&r)
 			require.ErrorIs(t, r.Err(), tt.err)
 			first := r.Err()
@@ -173,7 +173,7 @@ func TestTaggedFields(t *testing.T) {
 	b = AppendTag(b, 901, 0)
 	b = append(b, 5)
 
-	r := NewReader(b)
+	r := NewReader(b, 4)
 	var got int32
 	for n := r.Tags(true); n > 0; n-- {
 		tag, after := r.Tag()
@@ -194,7 +194,7 @@ func TestTaggedFields(t *testing.T) {
 		b := AppendUvarint(nil, 1)
 		b = AppendTag(b, 0, size)
 		b = append(b, 0, 0, 0, 42, 7, 7)
-		r := NewReader(b)
+		r := NewReader(b, 4)
 		r.Tags(true)
 		_, after := r.Tag()
 		r.Int32()
@@ -204,12 +204,12 @@ func TestTaggedFields(t *testing.T) {
 }
 
 func TestErrorsSayWhere(t *testing.T) {
-	r := NewReader([]byte{0, 1, 0, 9, 'x'})
+	r := NewReader([]byte{0, 1, 0, 9, 'x'}, 4)
 	r.Int16()
 	r.String(false)
 	assert.EqualError(t, r.Close(), "bytes end too early (9) at byte 4 of 5")
 
-	r = NewReader([]byte{1, 0, 2, 9, 9, 0})
+	r = NewReader([]byte{1, 0, 2, 9, 9, 0}, 4)
 	r.Tags(true)
 	_, after := r.Tag()
 	r.EndTag(after)
@@ -220,7 +220,7 @@ func TestInt32sAreIndependent(t *testing.T) {
 	b := AppendInt32s(nil, []int32{1, 2}, false)
 	b = AppendInt32s(b, []int32{3}, false)
 	b = append(b, make([]byte, 64)...)
-	r := NewReader(b)
+	r := NewReader(b, 4)
 	first, second := r.Int32s(false), r.Int32s(false)
 	_ = append(first, 9)
 	assert.Equal(t, []int32{3}, second)
