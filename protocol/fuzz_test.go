@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -73,7 +74,19 @@ type seed struct {
 	src     []byte
 }
 
-// seeds has for each version what Kafka's own classes make of a message, and bytes that are none.
+// realAnswers goes through testdata/answers: what brokers from 0.11 to 4.4 said to integration/cmd/answers.
+func realAnswers(t testing.TB, take func(name string, version int16, b []byte)) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/answers/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		readMessages(t, file, take)
+	}
+}
+
+// seeds has for each version what Kafka's own classes make of a message, what real brokers said, and bytes that
+// are no message.
 func seeds(t testing.TB, name string) (all []seed) {
 	minVersion, maxVersion := newMessage(name).Key().Versions()
 	for golden, versions := range golden(t) {
@@ -83,6 +96,11 @@ func seeds(t testing.TB, name string) (all []seed) {
 			}
 		}
 	}
+	realAnswers(t, func(answer string, v int16, b []byte) {
+		if answer == name {
+			all = append(all, seed{v, b})
+		}
+	})
 	for v := minVersion; v <= maxVersion; v++ {
 		for _, b := range []string{"\x00", "\x01", "\xff"} {
 			all = append(all, seed{v, []byte(strings.Repeat(b, 64))})

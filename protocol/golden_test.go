@@ -22,10 +22,22 @@ var goldenID = UUID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 // of a message by name and version.
 func golden(t testing.TB) map[string]map[int16][]byte {
 	t.Helper()
-	f, err := os.Open("testdata/golden.txt")
+	all := map[string]map[int16][]byte{}
+	readMessages(t, "testdata/golden.txt", func(name string, version int16, b []byte) {
+		if all[name] == nil {
+			all[name] = map[int16][]byte{}
+		}
+		all[name][version] = b
+	})
+	return all
+}
+
+// readMessages reads a file of messages, a line for each: name, version, bytes.
+func readMessages(t testing.TB, path string, take func(name string, version int16, b []byte)) {
+	t.Helper()
+	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	all := map[string]map[int16][]byte{}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		fields := strings.SplitN(lines.Text(), " ", 3)
@@ -34,13 +46,9 @@ func golden(t testing.TB) map[string]map[int16][]byte {
 		require.NoError(t, err)
 		b, err := hex.DecodeString(fields[2])
 		require.NoError(t, err)
-		if all[fields[0]] == nil {
-			all[fields[0]] = map[int16][]byte{}
-		}
-		all[fields[0]][int16(version)] = b
+		take(fields[0], int16(version), b)
 	}
 	require.NoError(t, lines.Err())
-	return all
 }
 
 // goldenMessages are the messages that Golden.java has in the same words, as version has them: fields

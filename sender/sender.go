@@ -461,7 +461,7 @@ func (s *Sender) producerIDAnswered(r *netclient.Response) {
 	if err == nil && resp.ErrorCode != protocol.None {
 		err = resp.ErrorCode
 	}
-	if err == nil && resp.ProducerID < 0 {
+	if err == nil && (resp.ProducerID < 0 || resp.ProducerEpoch < 0) {
 		err = protocol.UnknownServerError
 	}
 	if err != nil {
