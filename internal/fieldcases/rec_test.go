@@ -183,8 +183,10 @@ func TestFC051RefusedRecords(t *testing.T) {
 			w.warm(p, 0)
 			w.Cluster().SetFault(testbroker.Script(protocol.KeyProduce, testbroker.Verdict{Hold: 5 * time.Millisecond, Code: code, Edit: func(m protocol.Message) {
 				at := &m.(*protocol.ProduceResponse).Topics[0].Partitions[0]
-				at.ErrorMessage = &whole
-				at.RecordErrors = []protocol.BatchIndexAndErrorMessage{{BatchIndex: 1, BatchIndexErrorMessage: &text}}
+				at.Details = &protocol.ProduceDetails{
+					ErrorMessage: &whole,
+					RecordErrors: []protocol.BatchIndexAndErrorMessage{{BatchIndex: 1, BatchIndexErrorMessage: &text}},
+				}
 			}}))
 			var all []*sent
 			told := 0
