@@ -328,6 +328,7 @@ func (w *world) check() {
 		// C6
 		w.within(200*time.Millisecond, "Close with nothing to do", func() { require.NoError(w.t, w.close(p, time.Minute)) })
 	}
+	synctest.Wait() // what was on its way when Close began has arrived
 	before := len(w.Cluster().Requests())
 	connections := w.Cluster().Stats().Connections
 	time.Sleep(time.Second)
