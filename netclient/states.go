@@ -61,6 +61,8 @@ type nodeConn struct {
 
 	// Across connections.
 	failures  int           // connections in a row that ended, the last one that was ready included
+	lost      int           // connections in a row that were ready and ended soon
+	lostAt    time.Time     // when the last one of all that were ready ended
 	attempts  int           // of these, attempts that never became ready
 	attemptAt time.Time     // when the last attempt began
 	patience  time.Duration // how long it may take
@@ -80,7 +82,7 @@ func (n *nodeConn) becomeConnecting(addr protocol.Node, now time.Time, patience 
 }
 
 // becomeReady is the only place where the count of failures is reset: a node that accepts connections
-// and drops them again must not be tried ever faster (CCS-06).
+// and drops them before they are of any use must not be tried ever faster (CCS-06).
 func (n *nodeConn) becomeReady(now time.Time, versions *apiVersions) {
 	invariants.Check(n.state == nodeConnecting, "node %v ready while %v", n.addr, n.state)
 	n.state = nodeReady
@@ -104,6 +106,8 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 	if !n.planned {
 		if n.versions == nil {
 			n.attempts++
+		} else {
+			n.countLost(now, reconnect.Max)
 		}
 		n.lastErr = err
 		n.retryAt = now.Add(reconnect.Delay(n.failures))
@@ -112,10 +116,26 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 	n.versions, n.why, n.planned, n.deaf, n.gone, n.oneWay = nil, nil, false, false, false, false
 }
 
+// maxLost bounds how far the pause grows for a node that takes connections: to four times its start.
+const maxLost = 2
+
+// countLost has the pause grow a little while connections that were ready keep ending, each within bound of the one before. In Java
+// a connection that became ready is enough to start anew, so that a node that answers nonsense, or resets connections that
+// carry requests, is connected twenty times a second. To let the pause grow to its bound would keep partitions waiting for
+// a node that is well again.
+func (n *nodeConn) countLost(now time.Time, bound time.Duration) {
+	if now.Sub(n.lostAt) >= bound {
+		n.lost = 0
+	}
+	n.failures = min(n.lost, maxLost)
+	n.lost++
+	n.lostAt = now
+}
+
 // moveTo takes over a new address of an idle node. What happened at the old one does not count.
 func (n *nodeConn) moveTo(addr protocol.Node) {
 	if !sameAddress(n.addr, addr) {
-		n.failures, n.attempts, n.retryAt, n.lastErr = 0, 0, time.Time{}, nil
+		n.failures, n.lost, n.attempts, n.retryAt, n.lastErr = 0, 0, 0, time.Time{}, nil
 	}
 	n.addr = addr
 }

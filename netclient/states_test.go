@@ -127,6 +127,26 @@ func TestReconnectBackoff(t *testing.T) {
 	assert.Equal(t, 50*ms, r.PollDelay(1, r.now))
 }
 
+// A node that keeps taking connections and ending them is not connected ever and again at once: the pause grows, though only to
+// four times its start, and starts anew for a connection that ends long after the one before.
+func TestReconnectBackoffOfLostConnections(t *testing.T) {
+	r := newRig(t, Config{}, 1)
+	lose := func() time.Duration {
+		r.connect(1)
+		r.pass(10 * ms)
+		r.sel.gone(0, 1, errReset)
+		r.poll(0)
+		return r.PollDelay(1, r.now)
+	}
+	for range 3 {
+		for _, want := range []time.Duration{50, 100, 200, 200, 200} {
+			assert.Equal(t, want*ms, lose())
+			r.pass(want * ms)
+		}
+		r.pass(time.Second)
+	}
+}
+
 // CCS-05, EXP-01: whatever chance says and however often it fails, the pause stays within its bound.
 func TestReconnectBackoffIsBounded(t *testing.T) {
 	r := newRig(t, Config{Rand: rand.New(rand.NewPCG(1, 1)).IntN}, 1)
