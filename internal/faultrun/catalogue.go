@@ -27,7 +27,9 @@ type Fault struct {
 // Recovery is how long it may take, after all is well again, until all partitions are written to.
 type Recovery time.Duration
 
-// Delivery's bounds, with a request timeout of two seconds and a retry back-off of 100 ms.
+// Delivery's bounds, with a request timeout of two seconds and a retry back-off of 100 ms. What it does not name is held to the bound
+// of what is most like it: a leader or a topic that is not there to a broker that is not there, requests and answers that are late
+// or lost to silence, all that is answered to errors.
 const (
 	never        Recovery = 0 // there is nothing to recover to
 	fromErrors            = Recovery(250 * time.Millisecond)
@@ -83,7 +85,10 @@ var Catalogue = concat(networkFaults, clusterFaults, answerFaults, byteFaults)
 // Calm is no fault at all: what the same measurements say when nothing goes wrong.
 var Calm = &Fault{
 	Name: "calm", Title: "(no fault)", How: "nothing happens", Heals: fromErrors,
-	play: func(s *stage) { s.pause(500*time.Millisecond, time.Second) },
+	play: func(s *stage) {
+		s.struck() // what there is to strike
+		s.pause(500*time.Millisecond, time.Second)
+	},
 }
 
 // Find is the fault of that name; nil if there is none.

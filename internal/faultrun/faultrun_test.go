@@ -38,7 +38,7 @@ func clean(t *testing.T, name string, o Options) {
 	require.NoError(t, err)
 	if err := res.Complaint(); err != nil {
 		var journal strings.Builder
-		for _, e := range res.Journal {
+		for _, e := range res.Seen {
 			fmt.Fprintln(&journal, e)
 		}
 		t.Errorf("%v\n%s\n%.100000s", err, res.Summary(), journal.String())

@@ -47,7 +47,7 @@ var clusterFaults = []*Fault{
 		},
 	},
 	{
-		Name: "leaderless", Title: "leaderless partitions", Heals: fromErrors,
+		Name: "leaderless", Title: "leaderless partitions", Heals: fromAbsence,
 		How: "half of the partitions have no leader for 0.5 to 2 s",
 		play: func(s *stage) {
 			for p := range int32(partitions / 2) {
@@ -153,7 +153,7 @@ var clusterFaults = []*Fault{
 		},
 	},
 	{
-		Name: "recreated-topic", Title: "topic deleted and recreated", Heals: fromErrors,
+		Name: "recreated-topic", Title: "topic deleted and recreated", Heals: fromAbsence,
 		How: "the topic is deleted and made anew under another id, odd seeds at once, even seeds after 100 to 500 ms",
 		play: func(s *stage) {
 			s.still(every()...)

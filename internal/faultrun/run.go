@@ -23,6 +23,8 @@ type Options struct {
 	Forced bool // Close in the middle of the fault
 	// Quick has the fault last no longer than it takes to strike, for tests.
 	Quick bool
+	// Journal keeps what the brokers saw, also of a clean run.
+	Journal bool
 	// Command starts the producer's process. Nil starts this program again.
 	Command func() *exec.Cmd
 }
@@ -50,7 +52,7 @@ type Result struct {
 	CloseEmpty time.Duration
 	Lag        time.Duration // of the machine: no bound, but no time is exact below it
 
-	Journal []testbroker.Entry // of the brokers, for runs that are not clean
+	Seen []testbroker.Entry // the brokers' journal; nil for a clean run, unless Options.Journal
 }
 
 const unmeasured = -1
@@ -197,6 +199,7 @@ func (r *run) warm() bool {
 // proceed goes from the beginning of the fault to the order to end.
 func (r *run) proceed(played <-chan struct{}) {
 	r.s.wait(time.Duration(r.Seed%5+1) * 80 * ms)
+	r.s.await(1)
 	if r.Forced {
 		r.order(orderForce)
 		return
@@ -281,7 +284,7 @@ func (r *run) judge() {
 		}
 	}
 	r.Hits = r.s.hits.Load()
-	if r.Hits == 0 && r.Fault != Calm {
+	if r.Hits == 0 {
 		b.breaks("the fault has not struck")
 	}
 	r.Tally, r.Reasons, r.Oldest = b.t, b.reasons, b.oldest
@@ -290,8 +293,8 @@ func (r *run) judge() {
 	if !r.Recovered {
 		r.Recovery = unmeasured
 	}
-	if len(r.Broken) > 0 {
-		r.Journal = r.s.cluster.Journal(0)
+	if len(r.Broken) > 0 || r.Options.Journal {
+		r.Seen = r.s.cluster.Journal(0)
 	}
 }
 

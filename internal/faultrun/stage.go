@@ -27,7 +27,6 @@ type stage struct {
 	others     []*testbroker.Server // other clusters
 
 	hits   atomic.Int64 // how often something went wrong
-	hit    chan struct{}
 	fault  atomic.Pointer[func(*testbroker.Request) testbroker.Verdict]
 	opened atomic.Pointer[func(node int32) testbroker.ConnVerdict]
 	read   atomic.Pointer[func(testbroker.Partial) testbroker.ReadVerdict]
@@ -45,7 +44,7 @@ func newStage(ctx context.Context, name string, seed uint64, quick bool) *stage 
 	}
 	return &stage{
 		Rand: rand.New(rand.NewPCG(seed, h)), hooks: rand.New(rand.NewPCG(seed, h+1)), ctx: ctx, quick: quick, seed: seed,
-		net: newNetwork(), hit: make(chan struct{}, 1),
+		net: newNetwork(),
 	}
 }
 
@@ -117,13 +116,7 @@ func (s *stage) judge(r *testbroker.Request) testbroker.Verdict {
 }
 
 // struck counts something that went wrong.
-func (s *stage) struck() {
-	s.hits.Add(1)
-	select {
-	case s.hit <- struct{}{}:
-	default:
-	}
-}
+func (s *stage) struck() { s.hits.Add(1) }
 
 // answers has f decide about all requests; nil ends that.
 func (s *stage) answers(f func(*testbroker.Request) testbroker.Verdict) {
@@ -159,12 +152,19 @@ func (s *stage) between(lo, hi time.Duration) time.Duration {
 
 // last has something that requests meet go on for a time between lo and hi, and at least until it has struck a few times.
 func (s *stage) last(lo, hi time.Duration) {
-	if !s.pause(lo, hi) {
-		return
+	if s.pause(lo, hi) {
+		s.await(3)
 	}
-	for s.hits.Load() < 3 {
+}
+
+// await waits until the fault has struck so often, if it ever does. Any goroutine.
+func (s *stage) await(hits int64) {
+	limit := time.After(patience)
+	for s.hits.Load() < hits {
 		select {
-		case <-s.hit:
+		case <-time.After(2 * ms):
+		case <-limit:
+			return
 		case <-s.ctx.Done():
 			return
 		}

@@ -33,7 +33,7 @@ func main() {
 		first   = flag.Uint64("seed", 1, "the first one")
 		forced  = flag.Bool("forced", true, "also close the producer in the middle of each fault, once")
 		quiet   = flag.Bool("quiet", false, "no progress")
-		journal = flag.Bool("journal", false, "print what the brokers saw in runs that are not clean")
+		journal = flag.Bool("journal", false, "print what the brokers saw")
 		path    = flag.String("out", "", "write the table to this file too")
 		list    = flag.Bool("list", false, "list the faults and do nothing")
 	)
@@ -62,19 +62,19 @@ func main() {
 		}
 		if len(res.Broken) > 0 {
 			fmt.Fprintf(os.Stderr, "%v:\n  %s\n", res, strings.Join(res.Broken, "\n  "))
-			if *journal {
-				for _, e := range res.Journal {
-					fmt.Fprintln(os.Stderr, e)
-				}
+		}
+		if *journal {
+			for _, e := range res.Seen {
+				fmt.Fprintln(os.Stderr, e)
 			}
 		}
 	}
 	for _, f := range faults {
 		for i := range *seeds {
-			play(f, faultrun.Options{Seed: *first + uint64(i)})
+			play(f, faultrun.Options{Seed: *first + uint64(i), Journal: *journal})
 		}
 		if *forced {
-			play(f, faultrun.Options{Seed: *first, Forced: true})
+			play(f, faultrun.Options{Seed: *first, Forced: true, Journal: *journal})
 		}
 	}
 	clean, err := print(os.Stdout, table)
