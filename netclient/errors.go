@@ -75,7 +75,7 @@ func (e *UnsupportedVersionError) Error() string {
 	switch {
 	case e.BrokerMin > e.Max:
 		hint = ": the broker is too new for this version of the client"
-	case e.API == protocol.KeyProduce, e.API == protocol.KeyInitProducerID && e.BrokerMax < 0:
+	case e.API == protocol.KeyProduce && e.BrokerMax < 3, e.API == protocol.KeyInitProducerID && e.BrokerMax < 0:
 		hint = ": brokers older than Apache Kafka 0.11 are not supported"
 	}
 	return fmt.Sprintf("node %v %s, this client needs v%d to v%d%s", e.Node, offer, e.Min, e.Max, hint)

@@ -278,11 +278,11 @@ func (s *Sender) sendTo(node int32, now time.Time) {
 		if s.cfg.Linger == 0 && s.client.InFlightCount(node) > 0 && !s.acc.WorthAnother(node) {
 			return // the answer on its way sends what has come together until then
 		}
-		version, err := s.client.Version(node, protocol.KeyProduce, 3, maxProduceVersion)
-		if err == nil && s.cfg.Codec == protocol.CodecZstd && version < 7 {
-			err = errZstd
-		}
+		version, err := s.client.Version(node, protocol.KeyProduce, s.leastProduceVersion(), maxProduceVersion)
 		if err != nil {
+			if s.cfg.Codec == protocol.CodecZstd {
+				err = fmt.Errorf("zstd needs Kafka 2.1 or newer; another Compression may do for this cluster: %w", err)
+			}
 			s.refuse(node, err, now)
 			return
 		}
@@ -297,7 +297,13 @@ func (s *Sender) sendTo(node int32, now time.Time) {
 // maxProduceVersion is the newest version of Produce that is spoken.
 const maxProduceVersion = 13
 
-var errZstd = errors.New("zstd needs Kafka 2.1 or newer (Produce v7): choose another Compression for this cluster")
+// leastProduceVersion is the oldest version of Produce that can carry what is sent: record batches, and zstd.
+func (s *Sender) leastProduceVersion() int16 {
+	if s.cfg.Codec == protocol.CodecZstd {
+		return 7
+	}
+	return 3
+}
 
 // refuse fails what is ready for a node that cannot take it in any version.
 func (s *Sender) refuse(node int32, err error, now time.Time) {
