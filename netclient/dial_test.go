@@ -290,6 +290,40 @@ func TestAPIVersionsNegotiation(t *testing.T) {
 	}
 }
 
+// FC-125: a broker that answers that it is older and then hangs up is asked for lower versions in the next attempts.
+func TestFC125BrokerHangsUpAfterItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, netclient.TCPConfig{})
+		b.net.SetHost("broker1", "10.0.0.1")
+		var asked [][]int16
+		b.serve("10.0.0.1:9092", func(_ int, c net.Conn) {
+			asked = append(asked, nil)
+			for {
+				request, err := readFrame(c)
+				if err != nil {
+					return
+				}
+				h, _, _ := protocol.ReadRequestHeader(request)
+				asked[len(asked)-1] = append(asked[len(asked)-1], h.Version)
+				if h.Version > 2 {
+					c.Write(appendFrame(nil, errorAnswer(h, protocol.UnsupportedVersion)))
+					return
+				}
+				c.Write(answerAPIVersions(request))
+			}
+		})
+		attempts := 1
+		for b.connect(node1, setupTimeout).Kind != netclient.Connected {
+			attempts++
+		}
+		assert.LessOrEqual(t, attempts, 3)
+		_, highest := protocol.KeyAPIVersions.Versions()
+		assert.Equal(t, highest, asked[0][0])
+		assert.Equal(t, []int16{0}, asked[len(asked)-1])
+		assert.Len(t, asked, attempts, "no socket is left")
+	})
+}
+
 // FC-126, FC-125: a gateway that hangs up on a version that it does not know is asked for lower ones in later
 // attempts, and for the highest again once it has answered.
 func TestAPIVersionsAfterAHangUp(t *testing.T) {
