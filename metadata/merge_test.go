@@ -444,7 +444,8 @@ func TestLeaderHintsAfterRebootstrap(t *testing.T) {
 	c := fold(t, 13, topic("a", 1, part(0, 1, 10)))
 	require.True(t, c.m.Rebootstrap(t0, true))
 	assert.Empty(t, c.m.UpdateLeaders([]LeaderHint{{"a", 0, 2, 11}}, []protocol.Node{{ID: 2}}))
-	assert.Equal(t, []int32{-2, -1}, nodeIDs(c.m.Snapshot()))
+	assert.Equal(t, []int32{-2, -1, 1, 2, 3}, nodeIDs(c.m.Snapshot()))
+	assert.Equal(t, [][2]int32{{-1, 10}}, leaders(c.m.Snapshot(), "a"))
 }
 
 // MD-01: an answer after Close is refused.

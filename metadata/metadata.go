@@ -73,7 +73,7 @@ type Metadata struct {
 	interest  map[string]*interest
 	newTopics int                // interests that no answer has mentioned yet
 	refusals  map[string]refusal // what brokers refused lately
-	onBoot    bool               // the snapshot's nodes are the bootstrap addresses
+	onBoot    bool               // the snapshot's nodes are the bootstrap addresses, and what was known before
 	asked     request            // the request in flight, if any
 	lastErr   error              // why there is no newer answer; nil after an answer
 
@@ -385,6 +385,9 @@ func (m *Metadata) publishLocked(s *Snapshot) {
 // for: with force, since no known node can be asked or a broker demands it, and otherwise if an update has
 // been due for the trigger's time. It reports whether it did; connections to the former nodes are of no
 // use then. Topics stay known, without leaders, so that records for them go on being accepted.
+//
+// Former nodes at other addresses stay in the list: where the bootstrap addresses are out of date, which nobody notices
+// for as long as the brokers known from them are reached, these are the only ones that can help.
 func (m *Metadata) Rebootstrap(now time.Time, force bool) bool {
 	m.mu.Lock()
 	done := m.rebootstrapLocked(now, force)
@@ -411,9 +414,16 @@ func (m *Metadata) rebootstrapLocked(now time.Time, force bool) bool {
 		return false
 	}
 	old := m.snap.Load()
-	next := &Snapshot{clusterID: old.clusterID, nodes: m.bootstrap, topics: make(map[string]*Topic, len(old.topics))}
+	former := slices.DeleteFunc(slices.Clone(old.nodes), func(n protocol.Node) bool {
+		return slices.ContainsFunc(m.bootstrap, func(b protocol.Node) bool { return b.Host == n.Host && b.Port == n.Port })
+	})
+	next := &Snapshot{
+		clusterID: old.clusterID,
+		nodes:     slices.Concat(m.bootstrap, former), // by id: those of bootstrap are negative
+		topics:    make(map[string]*Topic, len(old.topics)),
+	}
 	for name, t := range old.topics {
-		next.topics[name] = t.resolve(next.nodes, m.cfg.Rack)
+		next.topics[name] = t.resolve(m.bootstrap, m.cfg.Rack)
 	}
 	m.onBoot = true
 	s.needFull = true

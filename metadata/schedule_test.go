@@ -356,7 +356,7 @@ func TestRebootstrapByTrigger(t *testing.T) {
 	now = now.Add(ms)
 	require.True(t, c.m.Rebootstrap(now, false))
 	s := c.m.Snapshot()
-	assert.Equal(t, []int32{-2, -1}, nodeIDs(s))
+	assert.Equal(t, []int32{-2, -1, 1, 2, 3}, nodeIDs(s), "those known before may be the only ones left")
 	assert.Equal(t, version+1, s.Version())
 	assert.Equal(t, [][2]int32{{-1, 5}, {-1, 5}}, leaders(s, "a"))
 	assert.Empty(t, s.Topic("a").Available())

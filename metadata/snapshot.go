@@ -31,8 +31,8 @@ func (s *Snapshot) Topic(name string) *Topic { return s.topics[name] }
 // TopicByID returns the topic that had this id when the snapshot was made, or nil.
 func (s *Snapshot) TopicByID(id protocol.UUID) *Topic { return s.ids[id] }
 
-// Nodes lists the brokers by id. Before the first answer, and after a rebootstrap, these are the bootstrap
-// addresses under negative ids. The slice must not be changed.
+// Nodes lists the brokers by id. Before the first answer these are the bootstrap addresses under negative ids; after
+// a rebootstrap they are in front of brokers known before. The slice must not be changed.
 func (s *Snapshot) Nodes() []protocol.Node { return s.nodes }
 
 // Node returns a broker by its id.

@@ -334,6 +334,44 @@ func TestFlowClusterReplaced(t *testing.T) {
 	}
 }
 
+// The bootstrap servers are only a way in. Where they are gone, which nobody notices while the brokers known from them
+// are reached, these are found again after every connection was lost, and after a time in which none could be made.
+func TestFlowBootstrapServersGone(t *testing.T) {
+	for seed := range uint64(10) {
+		for _, gone := range []fate{refuses, hangs} {
+			c := newCluster(t, seed, 3)
+			c.run(time.Second)
+			c.brokers[-1].fate = gone
+			c.sel.gone(0, -1, errReset)
+			lose := func() {
+				for _, id := range seq(1, 3) {
+					c.sel.gone(0, id, errReset)
+				}
+				c.poll(0)
+				clear(c.reached)
+				c.md.RequestUpdate() // as the sender does for what was refused
+			}
+			lose()
+			c.run(500 * ms)
+			if !assert.Len(t, c.reached, 3, "seed %d: connections lost once, gone: %v", seed, gone) {
+				continue
+			}
+
+			for _, id := range seq(1, 3) {
+				c.brokers[id].fate = refuses
+			}
+			lose()
+			c.run(10 * time.Second)
+			assert.Empty(t, c.reached)
+			for _, id := range seq(1, 3) {
+				c.brokers[id].fate = works
+			}
+			c.run(2500 * ms)
+			assert.Len(t, c.reached, 3, "seed %d: brokers away for a time, gone: %v", seed, gone)
+		}
+	}
+}
+
 // FC-095: a broker moves to another address: it is reached there, and no more at the old one.
 func TestFlowBrokerMoves(t *testing.T) {
 	c := newCluster(t, 1, 3)

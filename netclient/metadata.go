@@ -86,7 +86,7 @@ type choice struct {
 	ready   *nodeConn // can be sent to, with the fewest requests in flight
 	fresh   *nodeConn // being connected, and not for long
 	slow    *nodeConn // being connected, for too long to wait for it
-	connect struct {  // can be connected, longest since the last attempt
+	connect struct {  // can be connected: a bootstrap server if there is one, else longest since the last attempt
 		addr protocol.Node
 		at   time.Time
 		ok   bool
@@ -98,10 +98,16 @@ type choice struct {
 	delay   time.Duration // until the first node may become usable by time alone; 0 < delay
 }
 
+// formerPause is the shortest time from one attempt to connect to a broker known before a rebootstrap to the next.
+const formerPause = time.Second
+
 // noNode is no node's id.
 const noNode int32 = -1 << 31
 
 // pick looks at all nodes of the metadata, from a random one on, so that clients spread.
+//
+// After a rebootstrap brokers known before are in the list too. They are tried where the bootstrap servers cannot be,
+// and seldom: they may be many, and gone.
 func (c *NetworkClient) pick(now time.Time, avoid int32) choice {
 	to := choice{delay: forever}
 	nodes := c.md.Nodes()
@@ -110,9 +116,13 @@ func (c *NetworkClient) pick(now time.Time, avoid int32) choice {
 		return to
 	}
 	offset := c.rand(len(nodes))
+	var tried time.Time // when a broker was last
 	for i := range nodes {
 		addr := nodes[(offset+i)%len(nodes)]
 		n := c.find(addr.ID)
+		if n != nil && addr.ID >= 0 && n.attemptAt.After(tried) {
+			tried = n.attemptAt
+		}
 		if n != nil && n.state != nodeIdle && !sameAddress(n.addr, addr) {
 			to.hope = true // about to be closed, and free then
 			continue
@@ -123,13 +133,23 @@ func (c *NetworkClient) pick(now time.Time, avoid int32) choice {
 			if n != nil {
 				at = n.attemptAt
 			}
-			if !to.connect.ok || at.Before(to.connect.at) {
+			better := at.Before(to.connect.at)
+			if boot := addr.ID < 0; boot != (to.connect.addr.ID < 0) {
+				better = boot
+			}
+			if !to.connect.ok || better {
 				to.connect.addr, to.connect.at, to.connect.ok = addr, at, true
 			}
 			continue
 		}
 		to.delay = min(to.delay, n.delay(now))
 		to.see(n, now, c, addr.ID == avoid)
+	}
+	if boot := nodes[0].ID < 0; boot && to.connect.ok && to.connect.addr.ID >= 0 {
+		if wait := max(c.reconnect.Max, formerPause) - now.Sub(tried); wait > 0 {
+			to.connect.ok = false
+			to.delay = min(to.delay, wait)
+		}
 	}
 	return to
 }
@@ -160,6 +180,8 @@ func (to *choice) see(n *nodeConn, now time.Time, c *NetworkClient, avoid bool) 
 		}
 	case nodeClosing:
 		to.hope = to.hope || n.planned
+	case nodeIdle:
+		to.hope = to.hope || n.attempts == 0 // it was connected, and nobody has tried since
 	}
 }
 

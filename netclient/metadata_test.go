@@ -63,9 +63,14 @@ func TestLeastLoadedOfOne(t *testing.T) {
 	r.sel.gone(0, 1, errReset)
 	r.poll(0)
 	assert.Equal(t, noNode, r.leastLoaded())
-	assert.False(t, r.pick(r.now, noNode).hope)
+	assert.True(t, r.pick(r.now, noNode).hope, "it was there a moment ago")
 	r.pass(50 * ms)
 	assert.EqualValues(t, 1, r.leastLoaded())
+	r.Ready(r.node(1), r.now)
+	r.sel.gone(0, 1, errReset)
+	r.poll(0)
+	assert.Equal(t, noNode, r.leastLoaded())
+	assert.False(t, r.pick(r.now, noNode).hope)
 }
 
 // NC-15: the only node is at its limit: it is not the least loaded one, but nothing is lost either.
