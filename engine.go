@@ -209,7 +209,7 @@ func (e *engine) lookUp(ctx context.Context, name string, partition Partition) (
 	case name == "":
 		return nil, 0, fmt.Errorf("record without a topic: %w", InvalidTopicException)
 	case partition.plusOne < 0:
-		return nil, 0, fmt.Errorf("record for topic %s: a partition must not be negative: %w", name, ErrInvalidPartition)
+		return nil, 0, fmt.Errorf("record for topic %s: a partition must not be negative; leave Partition out to have one chosen: %w", name, ErrInvalidPartition)
 	}
 	snapshot := e.md.Snapshot()
 	md := snapshot.Topic(name)
@@ -255,7 +255,7 @@ func (e *engine) append(ctx context.Context, v *accumulator.View, r *accumulator
 	if r.Partition < 0 {
 		r.Partition = e.part.Partition(topic, r.Key, r.Value, v.Metadata)
 		if n := v.Metadata.Count(); r.Partition != partitioner.Any && (r.Partition < 0 || int(r.Partition) >= n) {
-			return e.refuse(topic, -1, cb, fmt.Errorf("record for topic %s: the partitioner chose partition %d of %d: %w", topic, r.Partition, n, ErrInvalidPartition), future)
+			return e.refuse(topic, -1, cb, fmt.Errorf("record for topic %s: the partitioner chose partition %d of %d, which are counted from 0: %w", topic, r.Partition, n, ErrInvalidPartition), future)
 		}
 	}
 	if size := protocol.MaxRecordSize(r.Key, r.Value, r.Headers); size > e.maxRecord {
@@ -315,7 +315,7 @@ func (e *engine) awaitCallbacks(ctx context.Context, maxWait time.Duration) (tim
 		}
 	}
 	e.set.BufferExhaustedTotal.Add(1)
-	return 0, fmt.Errorf("more than %d bytes of records wait for their callbacks to return, for %v: %w",
+	return 0, fmt.Errorf("more than %d bytes of records have waited for %v for their callbacks to return: make the callbacks faster, or raise BufferMemory: %w",
 		e.cfg.BufferMemory, time.Since(began).Round(time.Millisecond), ErrBufferExhausted)
 }
 
@@ -356,9 +356,12 @@ func (e *engine) flush(ctx context.Context) error {
 	e.acc.BeginFlush()
 	defer e.acc.EndFlush()
 	if err := e.acc.AwaitFlush(ctx); err != nil {
-		return err
+		return fmt.Errorf("flush: records are not acknowledged yet, and go on being sent: %w", err)
 	}
-	return e.disp.Await(ctx)
+	if err := e.disp.Await(ctx); err != nil {
+		return fmt.Errorf("flush: all records are settled, and callbacks have not returned yet: %w", err)
+	}
+	return nil
 }
 
 // closeGrace is how long a close that ran out of time waits for a callback that is running.
@@ -395,9 +398,9 @@ func (e *engine) close(ctx context.Context) error {
 	select {
 	case <-e.closed:
 	case <-time.After(closeGrace):
-		return fmt.Errorf("close: a callback is still running: %w", context.Cause(ctx))
+		return fmt.Errorf("close: a callback is still running, and the records behind it are not told of yet: %w", context.Cause(ctx))
 	}
-	return fmt.Errorf("close: %w", context.Cause(ctx))
+	return fmt.Errorf("close: what was not acknowledged in time has failed with ErrForceClosed; give Close more time: %w", context.Cause(ctx))
 }
 
 func (e *engine) partitionsFor(ctx context.Context, topic string) ([]PartitionInfo, error) {

@@ -91,7 +91,7 @@ func (e *RecordTooLargeError) Error() string {
 	if e.Setting == "BufferMemory" {
 		property = "buffer.memory"
 	}
-	return fmt.Sprintf("record for topic %s takes up to %d bytes, more than %s (%s) allows, which is %d", e.Topic, e.Size, e.Setting, property, e.Limit)
+	return fmt.Sprintf("record for topic %s takes up to %d bytes, more than %s (%s) allows, which is %d: put less into it, or raise the limit (and the topic's max.message.bytes)", e.Topic, e.Size, e.Setting, property, e.Limit)
 }
 
 // SerializationError says that a Serializer refused a record's key or value. The record was not sent.
@@ -104,7 +104,7 @@ type SerializationError struct {
 }
 
 func (e *SerializationError) Error() string {
-	return fmt.Sprintf("serialize the %s of a record for topic %s: %v", e.Part, e.Topic, e.Err)
+	return fmt.Sprintf("serialize the %s of a record for topic %s, which was not sent: %v", e.Part, e.Topic, e.Err)
 }
 
 // Unwrap returns what the Serializer returned.

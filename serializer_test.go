@@ -101,7 +101,7 @@ func TestDirectSerializers(t *testing.T) {
 func TestSerializationError(t *testing.T) {
 	cause := errors.New("cannot")
 	err := error(&SerializationError{Topic: "orders", Part: "value", Err: cause})
-	assert.Equal(t, "serialize the value of a record for topic orders: cannot", err.Error())
+	assert.Equal(t, "serialize the value of a record for topic orders, which was not sent: cannot", err.Error())
 	assert.ErrorIs(t, err, cause)
 	assert.False(t, IsRetriable(err))
 	assert.False(t, MayHaveBeenWritten(err))

@@ -187,6 +187,6 @@ func (p *BufferPool) exhausted(n int, waited time.Duration) error {
 	if p.cfg.OnExhausted != nil {
 		p.cfg.OnExhausted()
 	}
-	return fmt.Errorf("%w: no room for %d bytes within %v (%d of %d bytes free, %d others wait): more is sent than the brokers take",
+	return fmt.Errorf("%w: no room for %d bytes within %v (%d of %d bytes free, %d others wait): more is sent than the brokers take; send less, or raise BufferMemory (buffer.memory) or MaxBlock (max.block.ms)",
 		ErrExhausted, n, max(waited, 0), p.Available(), p.total, p.Waiting())
 }

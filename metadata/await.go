@@ -44,6 +44,14 @@ func (e *TimeoutError) Error() string {
 	if e.Cause != nil {
 		s += ": " + e.Cause.Error()
 	}
+	switch what := protocol.Advice(e.Cause); {
+	case what != "":
+		s += ": " + what
+	case e.Partitions > 0:
+		s += ": use one that is there, or add partitions to the topic"
+	case e.Cause == nil:
+		s += ": no broker has answered yet; look at BootstrapServers (bootstrap.servers), or wait longer (MaxBlock, max.block.ms)"
+	}
 	return s
 }
 
@@ -153,12 +161,20 @@ func (m *Metadata) look(w *wait) (*Topic, <-chan struct{}, error) {
 	case m.fatalSeq != w.fatalSeq:
 		return nil, nil, m.fatal
 	case refused && (r.version > w.asked || w.now.Before(r.until)):
-		return nil, nil, fmt.Errorf("topic %s: %w", w.topic, r.code)
+		return nil, nil, describe(w.topic, r.code)
 	}
 	if in := m.addLocked(w.topic, w.now); !in.isNew {
 		m.schedule.needFull = true
 	}
 	return nil, m.changed, nil
+}
+
+// describe is the error of a topic that brokers do not describe.
+func describe(topic string, code protocol.ErrorCode) error {
+	if what := protocol.Advice(code); what != "" {
+		return fmt.Errorf("topic %s: %w: %s", topic, code, what)
+	}
+	return fmt.Errorf("topic %s: %w", topic, code)
 }
 
 func (m *Metadata) timedOut(w *wait) error {

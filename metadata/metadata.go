@@ -165,7 +165,7 @@ type WrongClusterError struct {
 }
 
 func (e *WrongClusterError) Error() string {
-	return fmt.Sprintf("the broker belongs to cluster %q, not to %q, which this producer writes to: an address was reused", e.Got, e.Want)
+	return fmt.Sprintf("the broker belongs to cluster %q, not to %q, which this producer writes to: an address was reused, and nothing was sent there; correct it, or make a new producer for the other cluster", e.Got, e.Want)
 }
 
 // Retriable reports that the right cluster may be found later.

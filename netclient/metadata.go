@@ -269,6 +269,7 @@ func (c *NetworkClient) wrongCluster(node int32, err error, now time.Time) {
 			level = slog.LevelDebug // it was said
 		}
 		n.foreign = true
+		err = fmt.Errorf("node %v: %w", n.addr, err)
 	}
 	c.log.Log(context.Background(), level, "wrong cluster", "node", node, "err", err)
 	c.Disconnect(node, err, now)

@@ -36,7 +36,6 @@ func FuzzSetup(f *testing.F) {
 			return func() {
 				versions, err := c.negotiate()
 				if err != nil {
-					require.Nil(t, versions)
 					return
 				}
 				require.NotEmpty(t, versions.ApiKeys)

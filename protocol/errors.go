@@ -1,6 +1,9 @@
 package protocol
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // ErrorCode is a broker's verdict as it stands in responses. It is an error: compare it with
 // errors.Is, or take it out of a wrapped error with errors.As. Codes that this package does not know
@@ -316,12 +319,12 @@ func (c ErrorCode) Err() error {
 	return c
 }
 
-// Error is Kafka's own text for the code.
+// Error is the code's name, and Kafka's own text for it.
 func (c ErrorCode) Error() string {
 	if !c.known() {
 		return "unknown broker error code " + strconv.Itoa(int(c))
 	}
-	return errorTable[c+1].text
+	return c.Name() + ": " + strings.TrimSuffix(errorTable[c+1].text, ".")
 }
 
 // Name is Kafka's name of the code, such as NOT_LEADER_OR_FOLLOWER, or UNKNOWN(n).

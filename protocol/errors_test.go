@@ -28,7 +28,7 @@ func TestErrorTableIsKafkas(t *testing.T) {
 		assert.Equal(t, fields[1], c.Name())
 		assert.Equal(t, fields[2] == "R", c.Retriable(), c.Name())
 		assert.Equal(t, fields[3] == "M", c.InvalidatesMetadata(), c.Name())
-		assert.Equal(t, fields[4], c.Error())
+		assert.Equal(t, fields[1]+": "+strings.TrimSuffix(fields[4], "."), c.Error())
 	}
 }
 

@@ -56,7 +56,32 @@ func (e *DeliveryError) Error() string {
 	if e.Written {
 		b.WriteString("; it may have been written")
 	}
+	if what := e.advice(); what != "" {
+		b.WriteString(": " + what)
+	}
 	return b.String()
+}
+
+// advice is what can be done.
+func (e *DeliveryError) advice() string {
+	what := protocol.Advice(errors.Join(e.Unwrap()...))
+	switch {
+	case what != "":
+	case errors.Is(e.Cause, ErrForceClosed):
+		what = "give Close more time"
+	case errors.Is(e.Cause, ErrBatchRefused):
+		what = "send it anew"
+	case errors.Is(e.Cause, ErrDeliveryTimeout) && e.Last != nil:
+		what = "look at the broker, and at the way to it"
+	case errors.Is(e.Cause, ErrDeliveryTimeout) && !e.Written:
+		what = "the brokers take less than is sent: send less, or raise DeliveryTimeout (delivery.timeout.ms)"
+	case errors.Is(e.Cause, ErrDeliveryTimeout):
+		what = "look at the brokers"
+	}
+	if e.Written && what != "" {
+		return what + "; sent anew it can be there twice"
+	}
+	return what
 }
 
 // Unwrap returns the cause and the last answer, for errors.Is and errors.As.

@@ -345,6 +345,13 @@ func (s *Sender) expire(now time.Time) {
 // lastAnswer is what an expired batch last met: the broker's answer, or why its broker cannot be reached or is not known.
 func (s *Sender) lastAnswer(b *accumulator.ProducerBatch) error {
 	if err := b.LastError(); err != nil {
+		if errors.Is(err, netclient.ErrDisconnected) || errors.Is(err, netclient.ErrRequestTimeout) {
+			if t := s.md.Snapshot().Topic(b.TopicPartition().Topic); t != nil && t.Leader(b.Partition()) >= 0 {
+				if why := s.client.LastError(t.Leader(b.Partition())); why != nil && !errors.Is(err, why) {
+					return fmt.Errorf("%w; since then: %w", err, why)
+				}
+			}
+		}
 		return err
 	}
 	if t := s.md.Snapshot().Topic(b.TopicPartition().Topic); t != nil {
@@ -352,7 +359,7 @@ func (s *Sender) lastAnswer(b *accumulator.ProducerBatch) error {
 			return s.client.LastError(id)
 		}
 		if why := s.md.LastError(); why != nil {
-			return fmt.Errorf("%w Meanwhile: %w", protocol.LeaderNotAvailable, why)
+			return fmt.Errorf("%w; meanwhile: %w", protocol.LeaderNotAvailable, why)
 		}
 		return protocol.LeaderNotAvailable
 	}
