@@ -91,7 +91,7 @@ var answerFaults = []*Fault{
 	},
 	{
 		Name: "expiry-in-flight", Title: "expiry while in flight", Heals: fromSilence, May: MayExpire,
-		How:      "the delivery timeout is 2.5 s; one broker (every third seed: all) answers nothing for 3 to 4 s. Odd seeds: it has appended; even seeds: it appends up to 6 s later",
+		How:      "the delivery timeout is 2.5 s, for 3 to 4 s. Seeds 1, 4, …: one broker appends and does not answer; 2, 5, …: it appends up to 6 s later and does not answer; 3, 6, …: all brokers read 400 KB a second, so that batches expire while a connection writes them",
 		settings: func(c *Settings) { c.DeliveryTimeout = requestTimeout + 500*ms },
 		play:     expireInFlight,
 	},
@@ -154,16 +154,25 @@ func firstWrite(s *stage) {
 }
 
 func expireInFlight(s *stage) {
-	node, all := s.node(), s.seed%3 == 0
-	s.answers(func(r *testbroker.Request) (v testbroker.Verdict) {
-		if r.API != protocol.KeyProduce || r.Node != node && !all {
-			return v
+	node := s.node()
+	if s.seed%3 == 0 {
+		s.struck()
+		for n := range int32(nodes) {
+			s.net.crawl(n+1, true)
 		}
-		if s.seed%2 == 1 {
+		s.pause(3*time.Second, 4*time.Second)
+		for n := range int32(nodes) {
+			s.net.crawl(n+1, false)
+		}
+		return
+	}
+	s.answers(func(r *testbroker.Request) (v testbroker.Verdict) {
+		switch {
+		case r.API != protocol.KeyProduce || r.Node != node:
+		case s.seed%3 == 1:
 			v.Hold = 6 * time.Second
-		} else {
-			v.Delay = time.Duration(s.hooks.Int64N(int64(6 * time.Second)))
-			v.Mute = true
+		default:
+			v.Delay, v.Mute = time.Duration(s.hooks.Int64N(int64(6*time.Second))), true
 		}
 		return v
 	})

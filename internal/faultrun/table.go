@@ -135,7 +135,7 @@ func (row *Row) worst(of func(measures) bound) bound {
 // Write prints the table.
 func (t Table) Write(w io.Writer) error {
 	out := &printer{w: w}
-	out.line("| fault | seeds | may fail | acked | failed | lost/dup/reord/misr/offs | unres/double/late/order | untrue | recovery ms (bound) | peak MB | conns/s | metadata/s | callback ms (bound) | flush/forced close/empty close ms | lag ms |")
+	out.line("| fault | seeds | may fail | acked | failed | lost/dup/reord/misr/offs | unres/twice/late/order | untrue | recovery ms (bound) | peak MB | conns/s | metadata/s | callback ms (bound) | flush/forced close/empty close ms | lag ms |")
 	out.line("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, row := range t {
 		row.write(out)
