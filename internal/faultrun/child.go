@@ -237,8 +237,9 @@ func (c *child) force(r *report) {
 	r.Buffered = c.open.Load() > 0
 	began := time.Now()
 	err := c.p.Close(ctx)
-	c.closed.Store(true)
 	r.Close = time.Since(began)
+	// Where the machine is slow, callbacks may take longer than what Close waits for them beyond its ctx. It says so then.
+	c.closed.Store(err == nil || !strings.Contains(err.Error(), "callback is still running"))
 	if ctx.Err() != nil && err != nil {
 		r.Forced = true
 		r.Close -= shortCtx
