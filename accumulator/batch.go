@@ -66,6 +66,7 @@ type ProducerBatch struct {
 
 	// Owned by the sender goroutine.
 	attempts     int
+	forgiven     int // attempts that the back-off does not count any more, see StartBackoffAnew
 	retryAt      time.Time
 	drained      time.Time
 	leaderEpoch  int32 // known when last sent; -1
@@ -208,6 +209,15 @@ func (b *ProducerBatch) RetryAt() time.Time { return b.retryAt }
 // Tainted reports whether an attempt's fate was unknown at some time, of the batch or of one that it is a part of. If it
 // fails, it may be in the log.
 func (b *ProducerBatch) Tainted() bool { return b.tainted }
+
+// StartBackoffAnew has the back-off after the coming Reenqueue be the first one again: under another stamp the batch is another question, which
+// no broker has refused yet. It does that once in the batch's life, lest brokers that refuse every stamp be asked
+// ever and again at that pace. The sender's.
+func (b *ProducerBatch) StartBackoffAnew() {
+	if b.forgiven == 0 {
+		b.forgiven = b.attempts - 1
+	}
+}
 
 // NotSent takes back that the batch was about to be sent: it was drained only to be failed. The sender's.
 func (b *ProducerBatch) NotSent() { b.attempts-- }

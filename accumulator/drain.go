@@ -157,7 +157,7 @@ func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now 
 // Reenqueue puts a batch back to be sent again, where its records belong, not before the back-off is
 // over. The sender's.
 func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
-	b.retryAt = now.Add(a.backoff.Delay(b.attempts - 1))
+	b.retryAt = now.Add(a.backoff.Delay(b.attempts - 1 - b.forgiven))
 	d := b.d
 	d.mu.Lock()
 	if b.ahead {

@@ -217,6 +217,32 @@ func TestOutOfOrderRightAfterTheLastAck(t *testing.T) {
 	require.Equal(t, int32(0), last.BaseSequence)
 }
 
+// A batch that gets another stamp is another question: the back-off that its refusals have built up is not for that. Once: a broker that
+// refuses whatever it is asked is not asked more often for it. Found by faultrun: after a topic was deleted and created again, partitions
+// waited for two seconds.
+func TestNextEpochDoesNotInheritTheBackoff(t *testing.T) {
+	for _, code := range []protocol.ErrorCode{protocol.OutOfOrderSequenceNumber, protocol.UnknownProducerID} {
+		refused := testbroker.Verdict{Code: protocol.NotEnoughReplicas}
+		cfg := small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+			2: refused, 3: refused, 4: refused, 5: refused, 6: {Code: code}, 7: {Code: code}, 8: {Code: code}, 9: {Code: code},
+		})})
+		cfg.RetryBackoff, cfg.RetryBackoffMax, cfg.DeliveryTimeout = 100*time.Millisecond, time.Second, time.Minute
+		w := newWorld(t, cfg)
+		w.topic("t", 1)
+		w.send("t", 0, "a")
+		w.Settle(time.Second)
+		w.send("t", 0, "b")
+		w.settle()
+		require.Equal(t, []string{"a", "b"}, w.values("t", 0))
+		p := w.produces()
+		require.Len(t, p, 10)
+		for i, want := range []time.Duration{100, 200, 400, 800, 100, 200, 400, 800} {
+			want *= time.Millisecond
+			require.InDelta(t, want, p[i+2].At.Sub(p[i+1].At), float64(want/4), "%v: pause %d", code, i+1)
+		}
+	}
+}
+
 // SND-21, FC-008: a partition whose batch is in doubt keeps its old epoch for it after another one moved the epoch on.
 func TestFC008DoubtIsResolvedUnderTheOldEpoch(t *testing.T) {
 	w := newWorld(t, small(testbroker.Config{Nodes: 2, Fault: func() func(*testbroker.Request) testbroker.Verdict {

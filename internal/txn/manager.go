@@ -188,6 +188,7 @@ func (m *Manager) notThere(p *partition, b *accumulator.ProducerBatch) {
 	b.SetMayBeWritten(false)
 	p.missing(b.Sequence())
 	p.absent, p.absentAt = p.front(p.node)+1, p.node
+	b.StartBackoffAnew()
 	m.wantBump(p)
 }
 
