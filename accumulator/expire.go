@@ -133,11 +133,14 @@ func (a *RecordAccumulator) Incomplete(now time.Time) []*ProducerBatch {
 	return kept
 }
 
-// Undrained takes every batch that waits in a queue out of it; those in flight stay (ACC-14). The
-// caller ends each. The sender's.
-func (a *RecordAccumulator) Undrained(now time.Time) []*ProducerBatch {
+// Undrained takes every batch that waits in a queue out of it; those in flight stay (ACC-14). A topic's name restricts it
+// to that topic, "" means all. The caller ends each batch. The sender's.
+func (a *RecordAccumulator) Undrained(topic string, now time.Time) []*ProducerBatch {
 	var out []*ProducerBatch
 	for _, b := range a.incomplete.all() {
+		if topic != "" && b.d.tp.Topic != topic {
+			continue
+		}
 		b.d.mu.Lock()
 		queued := false
 		for _, q := range b.d.q[b.d.head:] {

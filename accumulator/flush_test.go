@@ -194,7 +194,8 @@ func TestUndrained(t *testing.T) {
 	r.record(orders, Record{Partition: 1, Timestamp: -1}, failed)                             // behind another
 	r.record(orders, Record{Partition: 2, Timestamp: -1}, failed)                             // without a leader
 	r.ready()
-	batches := r.a.Undrained(r.peek())
+	assert.Empty(t, r.a.Undrained("other", r.peek()))
+	batches := r.a.Undrained("", r.peek())
 	assert.Len(t, batches, 5)
 	assert.NotContains(t, batches, b)
 	for _, x := range batches {
@@ -204,7 +205,7 @@ func TestUndrained(t *testing.T) {
 	assert.Empty(t, inFlight.errs)
 	assert.True(t, r.a.HasIncomplete())
 	assert.False(t, r.a.HasUndrained())
-	assert.Empty(t, r.a.Undrained(r.peek()))
+	assert.Empty(t, r.a.Undrained(orders, r.peek()))
 	r.put(0, 1)
 	r.a.Complete(b, 5, -1)
 	assert.EqualValues(t, 5, inFlight.results[0].Offset)

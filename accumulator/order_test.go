@@ -71,7 +71,7 @@ func TestCallbacksOfPartsInOrder(t *testing.T) {
 	again := r.split(r.drainOne(1))
 	require.Greater(t, len(again), 1)
 	r.a.Complete(third, 0, -1)
-	r.a.Undrained(r.peek()) // takes all parts out of the queue
+	r.a.Undrained("", r.peek()) // takes all parts out of the queue
 	for _, b := range parts[1:] {
 		r.a.Complete(b, 0, -1)
 	}

@@ -443,7 +443,7 @@ func TestPartitionInBackoffHoldsUpNobody(t *testing.T) {
 	assert.Same(t, batches[0], b)
 	r.requeue(b)
 	assert.Zero(t, r.unsent(1))
-	for _, b := range r.a.Undrained(r.peek()) { // with an empty queue it is a partition like any other
+	for _, b := range r.a.Undrained("", r.peek()) { // with an empty queue it is a partition like any other
 		r.a.Fail(b, errRefused, nil)
 	}
 	r.put(0, 20*kib)

@@ -32,6 +32,42 @@ func TestUnknownLeaderIsAskedFor(t *testing.T) {
 	require.NoError(t, w.book["a"].err)
 }
 
+// FC-024: metadata says that a topic may not be written to any more: what waits for it ends with that, and not when its delivery timeout
+// is over. What is in flight gets its own answer, and other topics do not notice.
+func TestRefusedTopicFailsWhatWaits(t *testing.T) {
+	var w *world
+	cfg := small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{
+		1: {Code: protocol.NotLeaderOrFollower, After: func() { w.Cluster.SetTopicError("t", protocol.TopicAuthorizationFailed) }},
+	})})
+	cfg.DeliveryTimeout = time.Minute
+	w = newWorld(t, cfg)
+	w.topic("t", 2)
+	w.topic("other", 1)
+	w.sendN("t", 0, 0, 3)
+	w.sendN("t", 1, 0, 1)
+	w.send("other", 0, "fine")
+	require.True(t, w.Settle(time.Second))
+	w.settle()
+	for v, e := range w.book {
+		if v == "fine" {
+			require.NoError(t, e.err)
+			continue
+		}
+		require.ErrorIs(t, e.err, protocol.TopicAuthorizationFailed)
+		// The first of each partition was refused as if the leader had moved, which may come after the append.
+		var d *sender.DeliveryError
+		require.ErrorAs(t, e.err, &d)
+		require.Equal(t, d.Attempts > 0, d.MayHaveBeenWritten(), "%v", e.err)
+	}
+	w.Cluster.SetTopicError("t", protocol.None)
+	w.Metadata.RequestUpdate()
+	w.Client.Wakeup()
+	require.True(t, w.Run(time.Second, func() bool { return w.Metadata.Snapshot().Topic("t").Leader(0) == 1 }))
+	w.sendN("t", 0, 3, 4)
+	w.settle()
+	require.NoError(t, w.book["t-0-00003"].err)
+}
+
 // S-76, S-92: batches of a node that is not connected stay queued, and the loop does not spin meanwhile (C8).
 func TestNodeDownKeepsBatchesQueued(t *testing.T) {
 	cfg := sim.Config{Cluster: testbroker.Config{Nodes: 1}}

@@ -201,7 +201,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	s.refreshNodes(now)
 	snapshot := s.md.Snapshot()
 	if s.Err() != nil {
-		s.failUndrained(now)
+		s.failUndrained("", s.Err(), now)
 	}
 	ready := s.acc.Ready(snapshot, now)
 	busy := ready.Busy && s.cfg.Linger > 0
@@ -209,6 +209,9 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	if len(ready.UnknownLeader) > 0 && !mutants.On(mutants.NoLeaderCached) {
 		for _, t := range ready.UnknownLeader {
 			s.md.AddTopic(t, now)
+			if md := snapshot.Topic(t); md != nil && md.Err == protocol.TopicAuthorizationFailed {
+				s.failUndrained(t, md.Err, now) // a Send would be told the same now (FC-024)
+			}
 		}
 		if s.asked != snapshot {
 			s.asked = snapshot
@@ -366,14 +369,18 @@ func (s *Sender) lastAnswer(b *accumulator.ProducerBatch) error {
 	return nil
 }
 
-// failUndrained fails what waits, after the producer was put out of action. What is in flight still
-// gets its answer.
-func (s *Sender) failUndrained(now time.Time) {
-	for _, b := range s.acc.Undrained(now) {
+// failUndrained fails what waits, of one topic or, for "", of all: the topic may not be written to, or the producer was put out of
+// action. What is in flight still gets its answer.
+func (s *Sender) failUndrained(topic string, err error, now time.Time) {
+	failed := s.acc.Undrained(topic, now)
+	for _, b := range failed {
 		if s.txn != nil {
-			s.txn.Failed(b)
+			s.txn.Failed(b) // retries among them have sequences
 		}
-		s.end(b, s.verdict(b, s.Err(), nil, "", now), nil, now)
+		s.end(b, s.verdict(b, err, nil, "", now), nil, now)
+	}
+	if len(failed) > 0 {
+		s.settleTxn(now)
 	}
 }
 
@@ -498,13 +505,7 @@ func (s *Sender) idRefused(err error, now time.Time) {
 		s.cfg.Logger.Warn("producer id not available yet", "err", err)
 		return
 	}
-	for _, b := range s.acc.Undrained(now) {
-		if s.txn != nil {
-			s.txn.Failed(b) // retries among them have sequences, under an id that is used up
-		}
-		s.end(b, s.verdict(b, &initError{err}, nil, "", now), nil, now)
-	}
-	s.settleTxn(now)
+	s.failUndrained("", &initError{err}, now)
 }
 
 // initError says that records could not be sent because the producer got no id.
