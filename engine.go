@@ -395,12 +395,13 @@ func (e *engine) close(ctx context.Context) error {
 	}
 	e.sender.ForceClose()
 	<-e.sender.Done()
+	failed := e.sender.Abandoned()
 	select {
 	case <-e.closed:
 	case <-time.After(closeGrace):
-		return fmt.Errorf("close: a callback is still running, and the records behind it are not told of yet: %w", context.Cause(ctx))
+		return fmt.Errorf("close: a callback is still running, and the records behind it are not told of yet; %d records were not acknowledged in time: %w", failed, context.Cause(ctx))
 	}
-	return fmt.Errorf("close: what was not acknowledged in time has failed with ErrForceClosed; give Close more time: %w", context.Cause(ctx))
+	return fmt.Errorf("close: %d records that were not acknowledged in time have failed with ErrForceClosed; give Close more time: %w", failed, context.Cause(ctx))
 }
 
 func (e *engine) partitionsFor(ctx context.Context, topic string) ([]PartitionInfo, error) {

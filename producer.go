@@ -136,8 +136,9 @@ func (p *KafkaProducer[K, V]) send(ctx context.Context, r *Record[K, V], cb Call
 func (p *KafkaProducer[K, V]) Flush(ctx context.Context) error { return p.flush(ctx) }
 
 // Close refuses new records, waits for what was accepted to be settled and its callbacks to have run, and ends
-// everything that New started. When ctx ends first, what is left fails with [ErrForceClosed], and the ctx's cause
-// is returned. Closing again waits for the same. After it returned nil nothing of the producer runs.
+// everything that New started. When ctx ends first, what is left fails with [ErrForceClosed], and the error that is
+// returned says how many records that were, and wraps the ctx's cause. Closing again waits for the same. After it returned nil nothing of
+// the producer runs.
 //
 // A callback that does not return keeps Close waiting until ctx ends: Close inside a callback is of that kind.
 func (p *KafkaProducer[K, V]) Close(ctx context.Context) error { return p.close(ctx) }

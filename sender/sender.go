@@ -94,6 +94,7 @@ type Sender struct {
 	idRetryAt time.Time          // not again before
 	flows     map[int32]*flow
 	closed    bool
+	abandoned int // records that a forced close has failed
 }
 
 // New makes a sender. Run has to be started.
@@ -136,6 +137,9 @@ func (s *Sender) Closed() bool { return s.closed }
 
 // Sequences is the state of idempotence, for tests; nil without it. It belongs to the sender's goroutine.
 func (s *Sender) Sequences() *txn.Manager { return s.txn }
+
+// Abandoned is how many records a forced close has failed. To be called when Done is closed.
+func (s *Sender) Abandoned() int { return s.abandoned }
 
 // Wakeup ends the sender's sleep. Any goroutine.
 func (s *Sender) Wakeup() { s.client.Wakeup() }
@@ -393,6 +397,7 @@ func (s *Sender) abortAll(now time.Time) {
 		if s.txn != nil {
 			s.txn.Failed(b) // or it would look at the batch again, when the connections end
 		}
+		s.abandoned += int(b.Count())
 		s.end(b, s.verdict(b, ErrForceClosed, b.LastError(), "", now), nil, now)
 	}
 }
