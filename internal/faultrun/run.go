@@ -23,6 +23,8 @@ type Options struct {
 	Forced bool // Close in the middle of the fault
 	// Quick has the fault last no longer than it takes to strike, for tests.
 	Quick bool
+	// RetryBackoffMax is the producer's; zero means its default.
+	RetryBackoffMax time.Duration
 	// Journal keeps what the brokers saw, also of a clean run.
 	Journal bool
 	// Command starts the producer's process. Nil starts this program again.
@@ -76,6 +78,7 @@ func Run(f *Fault, o Options) (*Result, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	settings := defaults()
+	settings.RetryBackoffMax = o.RetryBackoffMax
 	if o.Quick {
 		settings.Watch = 0
 	}

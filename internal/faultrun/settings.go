@@ -14,6 +14,8 @@ type Settings struct {
 	// Rate is records a second of one sender, Largest the bound of a value in bytes; on average they are half as large.
 	Rate    int
 	Largest int
+	// RetryBackoffMax bounds how far back-offs grow. Zero means the producer's default, a second.
+	RetryBackoffMax time.Duration
 	// Watch is how long the process looks for callbacks that come after Close.
 	Watch time.Duration
 }
@@ -43,5 +45,6 @@ func (s *Settings) config() producer.Config {
 		DeliveryTimeout:  s.DeliveryTimeout,
 		Linger:           s.Linger,
 		RetryBackoff:     100 * time.Millisecond,
+		RetryBackoffMax:  s.RetryBackoffMax,
 	}
 }

@@ -42,15 +42,20 @@ func (t *Table) Add(r *Result) {
 // bound is a measure and what it may be.
 type bound struct {
 	got, most int64 // got is negative when there was nothing to measure
+	lag       int64 // what the machine may have added, for a time
 }
 
 func (b bound) measured() bool { return b.got >= 0 }
 func (b bound) holds() bool    { return b.got <= b.most }
+func (b bound) lagging() bool  { return !b.holds() && b.got-b.lag <= b.most }
 
 // mark is put behind a measure beyond its bound.
 func (b bound) mark() string {
-	if b.holds() {
+	switch {
+	case b.holds():
 		return ""
+	case b.lagging():
+		return " ?"
 	}
 	return " **!**"
 }
@@ -61,33 +66,21 @@ type measures struct {
 }
 
 func (r *Result) measures() measures {
+	took := func(d, most time.Duration) bound { return bound{int64(d), int64(most), int64(r.Lag)} }
 	return measures{
-		recovery: bound{int64(r.Recovery), int64(r.Fault.Heals)},
-		memory:   bound{r.Memory, maxMemory},
-		connects: bound{int64(r.Connects), maxConnects},
-		metadata: bound{int64(r.Metadata), maxMetadata},
-		overdue:  bound{int64(r.Oldest), int64(r.Delivery + maxOverdue)},
-		flush:    bound{int64(r.FlushLate), int64(maxLate)},
-		forced:   bound{int64(r.CloseLate), int64(maxLate)},
-		empty:    bound{int64(r.CloseEmpty), int64(maxEmpty)},
+		recovery: took(r.Recovery, time.Duration(r.Fault.Heals)),
+		memory:   bound{r.Memory, maxMemory, 0},
+		connects: bound{int64(r.Connects), maxConnects, 0},
+		metadata: bound{int64(r.Metadata), maxMetadata, 0},
+		overdue:  took(r.Oldest, r.Delivery+maxOverdue),
+		flush:    took(r.FlushLate, maxLate),
+		forced:   took(r.CloseLate, maxLate),
+		empty:    took(r.CloseEmpty, maxEmpty),
 	}
 }
 
 func (m measures) all() []bound {
 	return []bound{m.recovery, m.memory, m.connects, m.metadata, m.overdue, m.flush, m.forced, m.empty}
-}
-
-// Bounds counts what was measured, and what of it is within its bound.
-func (r *Result) Bounds() (within, of int) {
-	for _, b := range r.measures().all() {
-		if b.measured() {
-			of++
-			if b.holds() {
-				within++
-			}
-		}
-	}
-	return within, of
 }
 
 // Summary is a run in one line.
@@ -121,15 +114,29 @@ func cell[T ~int | ~int64](b bound, unit T) string {
 	return fmt.Sprintf("%d%s", (b.got+int64(unit)/2)/int64(unit), b.mark())
 }
 
-// worst is the largest of a measure.
+// worst is the worst of a measure: beyond its bound, beyond it because of the machine, within; and then the largest.
 func (row *Row) worst(of func(measures) bound) bound {
 	w := bound{got: unmeasured}
 	for _, r := range row.Runs {
-		if b := of(r.measures()); b.got > w.got {
+		b := of(r.measures())
+		if rank, top := b.rank(), w.rank(); rank > top || rank == top && b.got > w.got {
 			w = b
 		}
 	}
 	return w
+}
+
+// rank orders measures by how bad they are.
+func (b bound) rank() int {
+	switch {
+	case !b.measured():
+		return 0
+	case b.holds():
+		return 1
+	case b.lagging():
+		return 2
+	}
+	return 3
 }
 
 // Write prints the table.
@@ -210,27 +217,42 @@ func (t Table) WriteFaults(w io.Writer) error {
 	return out.err
 }
 
-// Totals counts faults, clean ones, runs, records sent, and measures within their bounds. Calm is none of the faults.
-func (t Table) Totals() (faults, clean, runs, records, within, of int) {
+// Totals counts. Calm is none of the faults.
+type Totals struct {
+	Faults, Clean             int
+	Runs, Records             int
+	Measured, Within, Lagging int // measures, those within their bound, and those that the machine's lag explains
+}
+
+// Totals sums the table up.
+func (t Table) Totals() (n Totals) {
 	for _, row := range t {
 		good := true
 		for _, r := range row.Runs {
 			good = good && len(r.Broken) == 0
-			runs++
-			records += r.Acked + r.Failed
-			in, all := r.Bounds()
-			within += in
-			of += all
+			n.Runs++
+			n.Records += r.Acked + r.Failed
+			for _, b := range r.measures().all() {
+				switch b.rank() {
+				case 0:
+					continue
+				case 1:
+					n.Within++
+				case 2:
+					n.Lagging++
+				}
+				n.Measured++
+			}
 		}
 		if row.Fault == Calm {
 			continue
 		}
-		faults++
+		n.Faults++
 		if good {
-			clean++
+			n.Clean++
 		}
 	}
-	return faults, clean, runs, records, within, of
+	return n
 }
 
 type printer struct {
