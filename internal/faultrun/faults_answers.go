@@ -131,9 +131,13 @@ func throttle(s *stage) {
 
 func firstWrite(s *stage) {
 	var refused [partitions]int
-	most := 1 + s.IntN(3)
+	most := 2 - int(s.seed%2)
 	left := most * partitions
 	s.answers(func(r *testbroker.Request) (v testbroker.Verdict) {
+		if r.API != protocol.KeyProduce {
+			return v
+		}
+		v.Hold = 30 * ms
 		for i := range r.Batches {
 			b := &r.Batches[i]
 			if b.Partition < partitions && refused[b.Partition] < most {
