@@ -43,7 +43,7 @@ func (m *Metadata) HandleResponse(version int16, resp *protocol.MetadataResponse
 	if err == nil && len(nodes) == 0 {
 		err = errNoBrokers
 	}
-	if err == nil {
+	if err == nil && m.pinned {
 		err = m.checkClusterLocked(deref(resp.ClusterID))
 	}
 	if err != nil {
@@ -51,9 +51,7 @@ func (m *Metadata) HandleResponse(version int16, resp *protocol.MetadataResponse
 		m.mu.Unlock()
 		return err
 	}
-	if m.cluster == "" {
-		m.cluster = deref(resp.ClusterID)
-	}
+	m.viewedLocked(deref(resp.ClusterID))
 	old := m.snap.Load()
 	mg := merge{m: m, version: version, old: old, now: now}
 	next := mg.run(resp, nodes)

@@ -83,7 +83,9 @@ type Metadata struct {
 	fatalSeq int           // and grows with each
 	unraised error         // a fatal that met nobody is for the next one
 	closed   bool
-	cluster  string // the id of the first cluster met; empty: none said one
+	cluster  string // the id of the cluster that the view is of; empty: nobody said one
+	pinned   bool   // two answers agreed on cluster: no other is believed from then on
+	doubted  bool   // a broker of the view contradicted it, before that
 	deserted bool   // nobody may wait any more; updates go on
 }
 
@@ -171,12 +173,31 @@ func (e *WrongClusterError) Error() string {
 // Retriable reports that the right cluster may be found later.
 func (e *WrongClusterError) Retriable() bool { return true }
 
-// CheckCluster holds a broker's cluster id against that of the first cluster met. It fails with a
+// CheckCluster holds a cluster id against that of the cluster this client began with. It fails with a
 // [*WrongClusterError]; an empty id says nothing.
 func (m *Metadata) CheckCluster(id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if !m.pinned {
+		return nil
+	}
 	return m.checkClusterLocked(id)
+}
+
+// ConfirmCluster is CheckCluster for what a broker of the view says itself, before anything is sent to it: that has to agree with the
+// view also before the client has settled for a cluster, and settles it.
+//
+// One answer settles nothing: if it was damaged on its way, no broker would be the right one any more.
+func (m *Metadata) ConfirmCluster(id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.checkClusterLocked(id)
+	if err != nil {
+		m.doubted = !m.pinned
+	} else if id != "" && id == m.cluster {
+		m.pinned = true
+	}
+	return err
 }
 
 func (m *Metadata) checkClusterLocked(id string) error {
@@ -184,6 +205,18 @@ func (m *Metadata) checkClusterLocked(id string) error {
 		return nil
 	}
 	return &WrongClusterError{Want: m.cluster, Got: id}
+}
+
+// viewedLocked notes that a metadata answer, which is believed, named this cluster.
+func (m *Metadata) viewedLocked(id string) {
+	m.doubted = false
+	switch id {
+	case "":
+	case m.cluster:
+		m.pinned = true
+	default:
+		m.cluster = id
+	}
 }
 
 // Interrupt makes everybody in Await fail with ErrClosed, now and from now on. Updates go on: a producer that is closing still has to
@@ -410,8 +443,8 @@ func (m *Metadata) rebootstrapLocked(now time.Time, force bool) bool {
 		return false
 	}
 	s.waiting = now
-	if m.cfg.NoRebootstrap || m.onBoot || m.closed {
-		return false
+	if m.cfg.NoRebootstrap && !m.doubted || m.onBoot || m.closed {
+		return false // in doubt, the client has never really been in
 	}
 	old := m.snap.Load()
 	former := slices.DeleteFunc(slices.Clone(old.nodes), func(n protocol.Node) bool {

@@ -399,11 +399,13 @@ func TestRebootstrapRefused(t *testing.T) {
 	assert.Equal(t, []int32{1, 2, 3}, nodeIDs(c.m.Snapshot()))
 }
 
-// KIP-1242: the first cluster met is the one that records are for. Another one's answer changes nothing, and counts as a failure.
+// KIP-1242: the first cluster met, on which a broker's word and the view agree, is the one that records are for. Another one's answer changes nothing, and counts as a failure.
 func TestAnotherClusterIsNotBelieved(t *testing.T) {
 	c := newClient(t, testConfig())
 	c.m.AddTopic("a", t0)
 	c.update(t0, topic("a", 0, part(0, 1, 40)))
+	require.NoError(t, c.m.ConfirmCluster(""))
+	require.NoError(t, c.m.ConfirmCluster(c.m.Snapshot().ClusterID()))
 	require.NoError(t, c.m.CheckCluster(""))
 	require.NoError(t, c.m.CheckCluster(c.m.Snapshot().ClusterID()))
 	require.True(t, c.m.Rebootstrap(t0, true))
@@ -416,7 +418,51 @@ func TestAnotherClusterIsNotBelieved(t *testing.T) {
 	require.Equal(t, "other", wrong.Got)
 	require.ErrorContains(t, wrong, "reused")
 	require.ErrorAs(t, c.m.CheckCluster("other"), &wrong)
+	require.ErrorAs(t, c.m.ConfirmCluster("other"), &wrong)
 	require.Equal(t, int32(-1), c.m.Snapshot().Topic("a").Leader(0), "still no leader")
+}
+
+// The first answer was damaged on its way and names a cluster that there is not. No broker agrees, so nothing is sent to any; the client goes back
+// to the bootstrap servers, also where that is switched off, and settles for the cluster that the next answers agree on. (It was without
+// brokers for good.)
+func TestDamagedClusterID(t *testing.T) {
+	for _, brokersAnswer := range []bool{true, false} {
+		for _, noRebootstrap := range []bool{true, false} {
+			cfg := testConfig()
+			cfg.NoRebootstrap = noRebootstrap
+			c := newClient(t, cfg)
+			c.m.AddTopic("a", t0)
+			c.due(t0)
+			right, damaged := *response().ClusterID, "damaged"
+			resp := response(topic("a", 0, part(0, 1, 40)))
+			resp.ClusterID = &damaged
+			require.NoError(t, c.m.HandleResponse(13, resp, t0))
+			var wrong *WrongClusterError
+			if brokersAnswer {
+				require.ErrorAs(t, c.m.ConfirmCluster(right), &wrong, "nothing may be sent on the word of one of the two")
+				require.ErrorAs(t, c.m.ConfirmCluster(right), &wrong, "also the second time")
+				require.True(t, c.m.Rebootstrap(t0, true))
+			} else {
+				c.m.RequestUpdate()
+			}
+			c.update(t0.Add(time.Second), topic("a", 0, part(0, 1, 40)))
+			require.NoError(t, c.m.ConfirmCluster(right))
+			require.ErrorAs(t, c.m.ConfirmCluster(damaged), &wrong)
+			require.ErrorAs(t, c.m.CheckCluster(damaged), &wrong)
+			require.Equal(t, !noRebootstrap, c.m.Rebootstrap(t0.Add(2*time.Second), true), "as configured, once it is settled")
+		}
+	}
+}
+
+// Two metadata answers that agree settle it, too: the producer may have been idle so far.
+func TestTwoAnswersSettleTheCluster(t *testing.T) {
+	c := newClient(t, testConfig())
+	c.m.AddTopic("a", t0)
+	c.update(t0, topic("a", 0, part(0, 1, 40)))
+	require.NoError(t, c.m.CheckCluster("other"))
+	c.m.RequestUpdate()
+	c.update(t0.Add(time.Second), topic("a", 0, part(0, 1, 40)))
+	require.Error(t, c.m.CheckCluster("other"))
 }
 
 // FC-096, FC-059: what answers after a rebootstrap is another cluster, and that is not held against it: its epochs count anew.

@@ -308,7 +308,8 @@ func (m *fakeMetadata) CheckCluster(id string) error {
 	}
 	return nil
 }
-func (m *fakeMetadata) SetFatal(err error) { m.fatal = append(m.fatal, err) }
+func (m *fakeMetadata) ConfirmCluster(id string) error { return m.CheckCluster(id) }
+func (m *fakeMetadata) SetFatal(err error)             { m.fatal = append(m.fatal, err) }
 
 func (m *fakeMetadata) Rebootstrap(_ time.Time, force bool) bool {
 	m.asked = append(m.asked, force)

@@ -26,8 +26,10 @@ type MetadataUpdater interface {
 	HandleFailure(err error, now time.Time)
 	// HandleDisconnect: a connection was lost, or not made, which may mean that the view is wrong.
 	HandleDisconnect(err error)
-	// CheckCluster fails if id, which may be empty, is that of another cluster than the view is of.
+	// CheckCluster fails if id, which may be empty, is that of another cluster than the client's.
 	CheckCluster(id string) error
+	// ConfirmCluster is CheckCluster for what a broker of the view says itself when it is connected.
+	ConfirmCluster(id string) error
 	// SetFatal fails those who wait for an update.
 	SetFatal(err error)
 	// Rebootstrap goes back to the bootstrap servers if that is called for, by force or since an update has

@@ -83,7 +83,7 @@ func (c *NetworkClient) connected(n *nodeConn, resp *protocol.ApiVersionsRespons
 	if n.state != nodeConnecting {
 		return // closed meanwhile
 	}
-	if err := c.md.CheckCluster(cluster); err != nil {
+	if err := c.md.ConfirmCluster(cluster); err != nil {
 		c.wrongCluster(n.addr.ID, err, now)
 		return
 	}

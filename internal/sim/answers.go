@@ -204,8 +204,7 @@ func (c *chaos) hostile(v *testbroker.Verdict, r *testbroker.Request) bool {
 			}
 			return f
 		})
-	case r.API == protocol.KeyMetadata && c.w.Metadata.Snapshot().ClusterID() != "" && c.fires(FuzzedMetadata, 8):
-		// Not the very first answer: a client can only believe what that says of the cluster's id.
+	case r.API == protocol.KeyMetadata && c.fires(FuzzedMetadata, 8):
 		d := c.kind[FuzzedMetadata].draw
 		return rewrite(func(f []byte) []byte {
 			for range 1 + d.IntN(3) {
