@@ -190,28 +190,33 @@ func TestContextEndsTheWaitForMemory(t *testing.T) {
 	})
 }
 
-// A broker that takes nothing cannot use up the memory of those that do.
+// A broker that takes nothing cannot use up the memory of those that do, neither by what waits for it nor by what is on its way to it: five
+// requests of 1 MiB each are all of a small buffer.
 func TestStuckBrokerLeavesRoomForOthers(t *testing.T) {
-	inLab(t, testbroker.Config{Nodes: 2, Topics: []testbroker.Topic{{Name: "t", Leaders: []int32{1}}, {Name: "other", Leaders: []int32{2}}}}, func(t *testing.T, l *lab) {
-		p := l.texts(t, func(c *producer.Config) { c.BufferMemory = 16 << 20 })
-		warmUp(t, p, "t")
-		warmUp(t, p, "other")
-		l.Cluster().SetFault(func(r *testbroker.Request) testbroker.Verdict {
-			if r.API == protocol.KeyProduce && r.Node == 1 {
-				return testbroker.Hold(20 * time.Second)
-			}
-			return testbroker.Verdict{}
+	for _, memory := range []int64{1 << 20, 4 << 20, 16 << 20} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			inLab(t, testbroker.Config{Nodes: 2, Topics: []testbroker.Topic{{Name: "t", Leaders: []int32{1}}, {Name: "other", Leaders: []int32{2}}}}, func(t *testing.T, l *lab) {
+				p := l.texts(t, func(c *producer.Config) { c.BufferMemory = memory })
+				warmUp(t, p, "t")
+				warmUp(t, p, "other")
+				l.Cluster().SetFault(func(r *testbroker.Request) testbroker.Verdict {
+					if r.API == protocol.KeyProduce && r.Node == 1 {
+						return testbroker.Hold(20 * time.Second)
+					}
+					return testbroker.Verdict{}
+				})
+				value := strings.Repeat("x", 50_000)
+				assert.Positive(t, fill(t, p, value))
+				for range 100 {
+					began := time.Now()
+					p.SendFunc(t.Context(), text("other", value), nil)
+					assert.Zero(t, time.Since(began))
+				}
+				end(t, p)
+				assert.Len(t, l.Cluster().Records("other", 0), 101)
+			})
 		})
-		value := strings.Repeat("x", 50_000)
-		assert.Positive(t, fill(t, p, value))
-		for range 100 {
-			began := time.Now()
-			p.SendFunc(t.Context(), text("other", value), nil)
-			assert.Zero(t, time.Since(began))
-		}
-		end(t, p)
-		assert.Len(t, l.Cluster().Records("other", 0), 101)
-	})
+	}
 }
 
 // Delivery rule 8: a panic of the program's own code on the way into the buffer leaves nothing behind there: with room for a

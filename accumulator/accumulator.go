@@ -632,6 +632,7 @@ func (a *RecordAccumulator) hurry(d *deque) {
 
 // release gives the batch's memory back. The sender's, when the batch is Done and no writer is at it.
 func (a *RecordAccumulator) release(b *ProducerBatch) {
+	a.landed(b)
 	b.count(0)
 	b.share = nil
 	if !b.isSplit {
@@ -666,7 +667,7 @@ func (b *ProducerBatch) reset() {
 	b.attempts, b.forgiven, b.retryAt, b.drained = 0, 0, time.Time{}, time.Time{}
 	b.leaderEpoch, b.dirty = 0, false
 	b.stamped, b.producer, b.sequence, b.sends, b.inFlight, b.ahead, b.out = false, protocol.ProducerID{}, 0, 0, false, false, outcome{}
-	b.lostAt = time.Time{}
+	b.lostAt, b.sentTo, b.lent = time.Time{}, nil, 0
 	b.mayBeWritten, b.unanswered, b.tainted, b.Mark, b.lastError = false, false, false, 0, nil
 	b.prev, b.next, b.listed = nil, nil, false
 }

@@ -60,8 +60,8 @@ type ProducerBatch struct {
 	res       *batchResult
 	callbacks bool // some slot has one
 	share     *share
-	counted   int // bytes of it that share.unsent holds
-	isSplit   bool
+	counted   int  // bytes of it that share.unsent holds
+	isSplit   bool // its memory is not the pool's
 	precise   bool // reads the clock for each record
 
 	// Owned by the sender goroutine.
@@ -83,6 +83,8 @@ type ProducerBatch struct {
 	Mark         uint64  // scratch for matching an answer, see sender/produce.go
 	mayBeWritten bool    // an attempt's fate is unknown
 	sends        int     // frames that may still be read by a writer
+	sentTo       *node   // whose flight holds its memory; nil: none's
+	lent         int64   // how much that is
 	out          outcome // its verdict; immutable once Done
 
 	// Incomplete list; guarded by incomplete.mu.

@@ -30,9 +30,9 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 	}
 	a.s.drains++
 	total, first := 0, len(dst)
-	for k := n.ready.n; k > 0; k-- {
+	for k := n.ready.n; k > 0 && a.mayFly(n); k-- {
 		d := n.ready.head
-		b, v := a.take(d, n.id, maxBytes-total, len(dst) == first, now, g)
+		b, v := a.take(d, n, maxBytes-total, len(dst) == first, now, g)
 		switch v {
 		case taken:
 			total += b.size
@@ -57,16 +57,46 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 	return dst
 }
 
+// mayFly reports whether more memory may be on its way to n: as much as is on its way to nobody. A broker that falls silent then keeps at most
+// half of the buffer, the next one a quarter, and so on; with a buffer many times as large as a request it is no bound at all.
+func (a *RecordAccumulator) mayFly(n *node) bool {
+	return n.flight == 0 || n.flight < a.pool.Total()-a.s.flight || a.s.snapshot == nil || len(a.s.snapshot.Nodes()) < 2
+}
+
+// takesOff notes that b's memory is on its way to n, lands that it is not, or no longer.
+func (a *RecordAccumulator) takesOff(b *ProducerBatch, n *node) {
+	if b.isSplit {
+		return
+	}
+	b.sentTo, b.lent = n, 0
+	for _, s := range b.slabs {
+		b.lent += int64(cap(s))
+	}
+	n.flight += b.lent
+	a.s.flight += b.lent
+}
+
+func (a *RecordAccumulator) landed(b *ProducerBatch) {
+	if n := b.sentTo; n != nil {
+		n.flight -= b.lent
+		a.s.flight -= b.lent
+		b.sentTo, b.lent = nil, 0
+	}
+}
+
+// Flight is how much memory is on its way to a node. The sender's.
+func (a *RecordAccumulator) Flight(id int32) int64 { return a.s.node(id).flight }
+
 // piggyback adds open batches whose linger is more than half over: there is a request under way to
 // their node, and one of their own would follow soon.
 func (a *RecordAccumulator) piggyback(dst []*ProducerBatch, n *node, room int, now time.Time, g Gate) []*ProducerBatch {
 	var next *deque
-	for d := n.linger.head; d != nil && d.lingerEnds.Sub(now) <= a.cfg.Linger/2; d = next {
+	for d := n.linger.head; d != nil && d.lingerEnds.Sub(now) <= a.cfg.Linger/2 && a.mayFly(n); d = next {
 		next = d.next
 		if d.drained == a.s.drains {
 			continue // a request takes one batch of a partition (S-77)
 		}
-		b, v := a.take(d, n.id, room, false, now, g)
+		b, v := a.take(d, n, room, false, now, g)
 		switch v {
 		case taken:
 			room -= b.size
@@ -95,14 +125,14 @@ const (
 )
 
 // take pops the first batch of d, closed and stamped.
-func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now time.Time, g Gate) (*ProducerBatch, takeResult) {
+func (a *RecordAccumulator) take(d *deque, n *node, room int, only bool, now time.Time, g Gate) (*ProducerBatch, takeResult) {
 	d.mu.Lock()
 	b := d.front()
 	if b != nil && g != nil {
 		// The front stays the front without the lock: only this goroutine takes from there. An open batch is not closed
 		// before it may go: until then it can as well collect more.
 		d.mu.Unlock()
-		if b = g.Next(b, node); b == nil {
+		if b = g.Next(b, n.id); b == nil {
 			return nil, held
 		}
 		d.mu.Lock()
@@ -141,6 +171,7 @@ func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now 
 	d.mu.Unlock()
 	invariants.Check(found, "the queue of %v changed under the sender", d.tp)
 	b.count(0)
+	a.takesOff(b, n)
 	if g != nil && !b.stamped {
 		g.Stamp(b)
 	}
@@ -158,8 +189,13 @@ func (a *RecordAccumulator) take(d *deque, node int32, room int, only bool, now 
 // over. The sender's.
 func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
 	b.retryAt = now.Add(a.backoff.Delay(b.attempts - 1 - b.forgiven))
+	a.landed(b)
 	d := b.d
 	d.mu.Lock()
+	if !b.isSplit {
+		b.moveShare(d.share.Load())
+		b.count(b.size) // it waits again
+	}
 	if b.ahead {
 		// It is the first one's back-off that the partition waits for.
 		if f := d.front(); f != nil && f.retryAt.Before(b.retryAt) {

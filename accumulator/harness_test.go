@@ -61,6 +61,7 @@ type rig struct {
 
 	peek func() time.Time // the time as cluster and sender have it: clock's, or the bubble's
 
+	one  int32          // the cluster has this node alone; 0: many
 	full map[int32]bool // nodes that can take no request
 	busy map[int32]int  // requests in flight, by node
 }
@@ -119,6 +120,12 @@ func (r *rig) lead(topic string, nodes ...int32) *metadata.Topic {
 	return r.describe(topic, parts)
 }
 
+// only makes the cluster one of a single node.
+func (r *rig) only(node int32) {
+	r.one = node
+	r.describe(*r.topics[0].Name, r.topics[0].Partitions)
+}
+
 // move gives a partition another leader under a new epoch (-1: epochs are not known).
 func (r *rig) move(topic string, partition, node, epoch int32) {
 	for _, t := range r.topics {
@@ -145,6 +152,9 @@ func (r *rig) describe(topic string, parts []protocol.MetadataResponsePartition)
 	}
 	resp := &protocol.MetadataResponse{}
 	for id := range int32(10) {
+		if r.one > 0 && id != r.one {
+			continue
+		}
 		rack := []string{"even", "odd"}[id%2]
 		resp.Brokers = append(resp.Brokers, protocol.MetadataResponseBroker{NodeID: id, Host: "broker", Port: 9092 + id, Rack: &rack})
 	}
@@ -230,7 +240,9 @@ func (r *rig) empty() {
 	shares := []*share{r.a.s.parked}
 	for _, n := range r.a.s.ordered {
 		shares = append(shares, n.share)
+		assert.Zero(r.t, n.flight, "memory on its way to node %d", n.id)
 	}
+	assert.Zero(r.t, r.a.s.flight, "memory on its way")
 	for _, sh := range shares {
 		assert.Zero(r.t, sh.unsent.Load(), "bytes counted as unsent for %v", sh)
 		assert.Zero(r.t, sh.waiting.Load(), "appends counted as waiting for %v", sh)

@@ -17,6 +17,7 @@ type node struct {
 
 	canSend  bool // as the client said at the beginning of the iteration
 	inFlight int
+	flight   int64 // memory of the batches that were drained for it and have not come back
 
 	// For the availability time-out: when it last had data and could take it, or only had data (SND-10).
 	readyAt, drainedAt time.Time
@@ -38,6 +39,7 @@ type senderState struct {
 	gated    dequeList // idempotence does not let their first batch go yet
 	retries  retryHeap
 
+	flight   int64 // of all nodes together
 	closing  bool
 	pass     uint64    // counts calls of Ready, to name each topic once
 	taken    []*deque  // scratch for the signals taken

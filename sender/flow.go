@@ -54,10 +54,10 @@ func (s *Sender) steer(now time.Time) (next time.Time) {
 	nodes := s.acc.Nodes()
 	snapshot := s.md.Snapshot()
 	several := len(snapshot.Nodes()) > 1
-	// Only nodes that something waits for count: one that is idle, or long gone, takes nothing from the others.
+	// Only nodes that have some of the buffer count: one that is idle, or long gone, takes nothing from the others.
 	stuck, working := 0, 0
 	for _, id := range nodes {
-		if s.acc.Unsent(id) == 0 {
+		if s.acc.Unsent(id) == 0 && s.acc.Flight(id) == 0 {
 			continue
 		}
 		if _, known := snapshot.Node(id); !known {
@@ -80,16 +80,21 @@ func (s *Sender) steer(now time.Time) (next time.Time) {
 	}
 	for _, id := range nodes {
 		f := s.flow(id)
-		soft := hard
+		left := hard // what is on its way to the node is a part of its share
+		if several {
+			left = max(hard-s.acc.Flight(id), 0)
+		}
+		soft := left
 		if !f.isStuck(now) {
-			soft = s.acc.ShareFor(f.rate * f.minRTT.Seconds())
+			// A healthy node goes on queueing a little whatever is on its way, or it would run dry.
+			soft = min(s.acc.ShareFor(f.rate*f.minRTT.Seconds()), max(left, s.cfg.BufferMemory/8))
 			if f.inFlight > 0 {
 				if at := f.progress.Add(f.stall()); s.acc.AppendsWait(id) && (next.IsZero() || at.Before(next)) {
 					next = at
 				}
 			}
 		}
-		s.acc.SetShare(id, min(soft, hard), hard)
+		s.acc.SetShare(id, soft, left)
 	}
 	return next
 }
