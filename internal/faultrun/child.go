@@ -219,7 +219,7 @@ func (c *child) finish(r *report) {
 		r.FlushError = err.Error()
 	}
 	r.Buffered = c.open.Load() > 0
-	ctx, cancel = context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	began := time.Now()
 	err := c.p.Close(ctx)

@@ -59,8 +59,15 @@ type Result struct {
 
 const unmeasured = -1
 
-// patience bounds how long a run waits for what should be there in moments.
+// patience bounds how long a run waits for what should be there in moments; that of a test is longer than any machine is slow.
 const patience = 20 * time.Second
+
+func (o Options) patience() time.Duration {
+	if o.Quick {
+		return 10 * patience
+	}
+	return patience
+}
 
 // run is one under way.
 type run struct {
@@ -80,7 +87,7 @@ func Run(f *Fault, o Options) (*Result, error) {
 	settings := defaults()
 	settings.RetryBackoffMax = o.RetryBackoffMax
 	if o.Quick {
-		settings.Watch = 0
+		settings.Watch, settings.DeliveryTimeout = 0, 10*patient
 	}
 	if f.settings != nil {
 		f.settings(&settings)
@@ -181,7 +188,7 @@ func (r *run) listen(out io.Reader) error {
 
 // warm waits until all partitions have been written to.
 func (r *run) warm() bool {
-	limit := time.After(patience)
+	limit := time.After(r.patience())
 	for {
 		all, news := r.b.allWrote()
 		if all {
@@ -190,7 +197,7 @@ func (r *run) warm() bool {
 		select {
 		case <-news:
 		case <-limit:
-			r.b.breaks("not all partitions were written to within %v, before anything had gone wrong", patience)
+			r.b.breaks("not all partitions were written to within %v, before anything had gone wrong", r.patience())
 			return false
 		case err := <-r.told:
 			r.told <- err
@@ -226,7 +233,7 @@ func (r *run) proceed(played <-chan struct{}) {
 
 // recover waits until all partitions are written to again.
 func (r *run) recover() {
-	limit := time.Now().Add(patience)
+	limit := time.Now().Add(r.patience())
 	for {
 		if r.Recovery, r.Recovered = r.s.writing(); r.Recovered {
 			return
@@ -238,7 +245,7 @@ func (r *run) recover() {
 		case <-time.After(2 * ms):
 		}
 		if time.Now().After(limit) {
-			r.b.breaks("not all partitions are written to %v after all was well again", patience)
+			r.b.breaks("not all partitions are written to %v after all was well again", r.patience())
 			return
 		}
 	}
@@ -246,7 +253,7 @@ func (r *run) recover() {
 
 // await waits for the process to end, or ends it.
 func (r *run) await() {
-	limit := r.Delivery + patience
+	limit := r.Delivery + r.patience()
 	kill := time.AfterFunc(limit, func() {
 		r.b.breaks("the producer's process did not end within %v, and was killed", limit)
 		_ = r.cmd.Process.Kill()

@@ -159,7 +159,7 @@ func (s *stage) last(lo, hi time.Duration) {
 
 // await waits until the fault has struck so often, if it ever does. Any goroutine.
 func (s *stage) await(hits int64) {
-	limit := time.After(patience)
+	limit := time.After(Options{Quick: s.quick}.patience())
 	for s.hits.Load() < hits {
 		select {
 		case <-time.After(2 * ms):
