@@ -52,22 +52,22 @@ func TestFC053SlowBroker(t *testing.T) {
 		}
 		return share
 	}
-	// The slow broker could take 400 KB a second, of which a third of the rain is more than 700.
+	// The slow broker can take 200 KB a second, and a third of the rain is more than 350.
 	for _, adaptive := range []bool{false, true} {
 		t.Run(fmt.Sprint("adaptive=", adaptive), func(t *testing.T) {
 			play(t, three, func(w *world) {
 				p := w.producer(func(c *producer.Config) {
-					// Records move on forty times as often as by default: the shares of a tenth of the records are even.
-					c.DisableAdaptivePartitioning, c.PartitionerStickyBytes = !adaptive, 400
+					// Each record moves on: the shares of few are as even as those of many.
+					c.DisableAdaptivePartitioning, c.PartitionerStickyBytes = !adaptive, 1
 				})
 				w.warm(p, 0, 1, 2)
 				w.Cluster().SetFault(func(r *testbroker.Request) testbroker.Verdict {
 					if r.API == protocol.KeyProduce && r.Node == 3 {
-						return testbroker.Hold(200 * time.Millisecond)
+						return testbroker.Hold(400 * time.Millisecond)
 					}
 					return testbroker.Verdict{}
 				})
-				share := shares(w, rain(w, p, 20, time.Second))
+				share := shares(w, rain(w, p, 10, time.Second))
 				if adaptive {
 					assert.Less(t, share[2], 0.25)
 					assert.InDelta(t, share[0], share[1], 0.05)

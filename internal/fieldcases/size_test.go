@@ -141,7 +141,7 @@ func TestFC041SplittingEnds(t *testing.T) {
 					p := w.producer(func(c *producer.Config) {
 						c.BatchSize, c.MaxRequestSize, c.Compression = 8<<20, 16<<20, codec
 					})
-					n := 500 // 4000 are worth their time in one of the four
+					n := 250 // 4000 are worth their time in one of the four
 					if codec == producer.None && limit > 1000 {
 						n = 4000
 					}
