@@ -320,7 +320,7 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 			return nil
 		}
 		if !at.mayWait {
-			return fmt.Errorf("append to %v: %d bytes wait for %v already: %w", d.tp, sh.unsent.Load(), sh, bufferpool.ErrExhausted)
+			return fmt.Errorf("append to %v: %d bytes wait for %v already; send less, or let Send wait (MaxBlock, max.block.ms): %w", d.tp, sh.unsent.Load(), sh, bufferpool.ErrExhausted)
 		}
 		if at.granted != nil {
 			a.pool.Release(at.granted) // a node that is stuck must not hold up others by what waits for it

@@ -175,7 +175,7 @@ func (r *produceRequest) HandleResponse(resp *netclient.Response) {
 			err = fmt.Errorf("produce response of node %d: %w", r.node, err)
 			s.cfg.Logger.Warn("nonsense from a broker", "node", r.node, "corr", resp.CorrelationID, "err", err)
 			s.client.Disconnect(r.node, err, resp.Now)
-			resp.Err = errNonsense
+			resp.Err = fmt.Errorf("%w: %w", errNonsense, err)
 			resp.Written = true // it was answered, whatever the news of its being sent says so far
 			r.lost(resp)
 		}
