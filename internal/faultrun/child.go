@@ -28,6 +28,7 @@ const ChildEnv = "RESERVOIR_FAULTRUN_CHILD"
 const (
 	orderFlush = "flush" // Flush with a ctx that is too short
 	orderStop  = "stop"  // end the load, Flush and Close
+	orderClose = "close" // end the load and Close, which has to wait for all that is under way
 	orderForce = "force" // Close with a ctx that is too short
 )
 
@@ -85,7 +86,9 @@ func Child(in io.Reader, out io.Writer) error {
 			c.flushes.Go(c.flushShortly)
 			continue
 		case orderStop:
-			c.finish(&r)
+			c.finish(&r, true)
+		case orderClose:
+			c.finish(&r, false)
 		case orderForce:
 			c.force(&r)
 		}
@@ -208,19 +211,19 @@ func (c *child) flushShortly() {
 	}
 }
 
-// finish ends in the ordinary way: nothing is buffered when Close is called.
-func (c *child) finish(r *report) {
+// finish ends in the ordinary way. After a Flush nothing is buffered when Close is called.
+func (c *child) finish(r *report, flush bool) {
 	c.stop.Store(true)
 	c.load.Wait()
 	// All records are settled by then, whatever happens.
-	ctx, cancel := context.WithTimeout(context.Background(), c.DeliveryTimeout+5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), c.DeliveryTimeout+time.Minute)
 	defer cancel()
-	if err := c.p.Flush(ctx); err != nil {
-		r.FlushError = err.Error()
+	if flush {
+		if err := c.p.Flush(ctx); err != nil {
+			r.FlushError = err.Error()
+		}
 	}
 	r.Buffered = c.open.Load() > 0
-	ctx, cancel = context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	began := time.Now()
 	err := c.p.Close(ctx)
 	c.closed.Store(true)

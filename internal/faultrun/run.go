@@ -228,7 +228,11 @@ func (r *run) proceed(played <-chan struct{}) {
 			r.s.wait(200 * ms)
 		}
 	}
-	r.order(orderStop)
+	if r.Seed%2 == 0 {
+		r.order(orderStop)
+	} else {
+		r.order(orderClose)
+	}
 }
 
 // recover waits until all partitions are written to again.
@@ -253,7 +257,7 @@ func (r *run) recover() {
 
 // await waits for the process to end, or ends it.
 func (r *run) await() {
-	limit := r.Delivery + r.patience()
+	limit := r.Delivery + time.Minute + r.patience()
 	kill := time.AfterFunc(limit, func() {
 		r.b.breaks("the producer's process did not end within %v, and was killed", limit)
 		_ = r.cmd.Process.Kill()
@@ -327,7 +331,7 @@ func (r *run) judgeEnd(e *report) {
 		b.breaks("the last Flush: %s", e.FlushError)
 	}
 	if e.CloseError != "" {
-		b.breaks("Close with nothing buffered: %s", e.CloseError)
+		b.breaks("Close: %s", e.CloseError)
 	}
 	if n := len(e.Goroutines); n > 0 {
 		b.breaks("%d goroutines left after Close, the first: %s", n, firstLines(e.Goroutines[0], 12))
