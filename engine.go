@@ -114,7 +114,11 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		Logger:             set.Logger,
 		Wake:               wake,
 		InUse:              e.acc.InUse,
-		OnUpdate:           func(*metadata.Snapshot) { e.set.MetadataUpdated(time.Now()) },
+		OnForget: func(topic string) {
+			e.set.ForgetTopic(topic)
+			e.acc.Forget(topic)
+		},
+		OnUpdate: func(*metadata.Snapshot) { e.set.MetadataUpdated(time.Now()) },
 	})
 	e.client = netclient.New(e.clientConfig(), netclient.NewTCPSelector(netclient.TCPConfig{
 		Dial:            set.Dial,
@@ -167,16 +171,22 @@ func (e *engine) clientConfig() netclient.Config {
 				trace.ConnectDone(n.ID, n.Addr(), took, err)
 			}
 		},
-		RequestDone: func(node int32, api protocol.APIKey, version int16, written, read int, took time.Duration, err error) {
+		NodeForgotten: e.set.ForgetNode,
+		RequestSent: func(node int32, written int) {
 			n := e.set.Node(node)
 			e.set.RequestTotal.Add(1)
 			e.set.RequestSize.Observe(int64(written))
 			n.RequestTotal.Add(1)
 			n.RequestSize.Observe(int64(written))
-			if err == nil {
+		},
+		RequestDone: func(node int32, api protocol.APIKey, version int16, written, read int, took time.Duration, err error) {
+			if read > 0 { // without acknowledgements there is no answer, and no error either
+				n := e.set.Node(node)
 				e.set.ResponseTotal.Add(1)
 				n.ResponseTotal.Add(1)
-				n.RequestLatency.ObserveDuration(took)
+				if api == protocol.KeyProduce {
+					n.RequestLatency.ObserveDuration(took)
+				}
 			}
 			if trace.RequestDone != nil {
 				trace.RequestDone(node, api.String(), version, written, read, took, err)
@@ -194,7 +204,7 @@ func (e *engine) clientConfig() netclient.Config {
 // topic finds a topic's view, waiting for its metadata if need be. It returns what is left of MaxBlock.
 func (e *engine) topic(ctx context.Context, name string, partition Partition) (*accumulator.View, time.Duration, error) {
 	snapshot := e.md.Snapshot()
-	if v := e.last.Load(); v != nil && v.Snapshot == snapshot && v.Topic.Name == name && int(partition.plusOne) <= v.Metadata.Count() &&
+	if v := e.last.Load(); v != nil && v.Version == snapshot.Version() && v.Topic.Name == name && int(partition.plusOne) <= v.Metadata.Count() &&
 		partition.plusOne >= 0 && !e.closing.Load() {
 		return v, e.cfg.MaxBlock, nil
 	}
@@ -238,8 +248,8 @@ func (e *engine) lookUp(ctx context.Context, name string, partition Partition) (
 	}
 	t := e.acc.Topic(name)
 	v := t.View.Load()
-	if v == nil || v.Snapshot != snapshot || v.Metadata != md {
-		v = &accumulator.View{Snapshot: snapshot, Metadata: md, Topic: t}
+	if v == nil || v.Version != snapshot.Version() || v.Metadata != md {
+		v = &accumulator.View{Version: snapshot.Version(), Metadata: md, Topic: t}
 		t.View.Store(v)
 	}
 	e.last.Store(v)

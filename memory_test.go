@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -315,6 +316,31 @@ func TestMaxBlockIsShared(t *testing.T) {
 		assert.Equal(t, 100*time.Millisecond, time.Since(began))
 		assert.EqualValues(t, 1, p.Metrics().BufferExhausted.Total)
 		refuse.Store(false)
+		end(t, p)
+	})
+}
+
+// FC-137: what is remembered of a topic is its own: no view of the cluster as it was when the topic was used last. (Each topic
+// kept one, with all other topics in it: with ten thousand, used one after the other, gigabytes.)
+func TestFC137TopicsKeepNoOldViews(t *testing.T) {
+	const topics = 1000
+	inLab(t, testbroker.Config{AutoCreate: testbroker.AutoCreateAtOnce, JournalLimit: -1, DiscardRecords: true}, func(t *testing.T, l *lab) {
+		p := l.texts(t, nil)
+		heap := func() uint64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		warmUp(t, p, "t")
+		before := heap()
+		for i := range topics {
+			_, err := p.Send(t.Context(), text(fmt.Sprint("topic-", i), "v")).Wait(t.Context())
+			require.NoError(t, err)
+		}
+		grown := int(heap()-before) / topics
+		t.Logf("%d bytes a topic, those of the cluster included", grown)
+		assert.Less(t, grown, 12<<10)
 		end(t, p)
 	})
 }

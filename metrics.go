@@ -59,7 +59,7 @@ type Metrics struct {
 	ConnectionCreation, ConnectionClose MetricRate
 	// RequestsInFlight is how many requests are unanswered (requests-in-flight).
 	RequestsInFlight int
-	// Request and Response count requests sent and answers received, of all kinds
+	// Request and Response count requests sent and answers received, of all kinds; those that make a connection are left out
 	// (request-total, request-rate, response-total, response-rate).
 	Request, Response MetricRate
 	// RequestSize is the size of a request in bytes (request-size-avg, request-size-max).
@@ -73,9 +73,11 @@ type Metrics struct {
 	// (io-wait-time-ns-avg, io-wait-time-ns-total).
 	IOWaitTime MetricTime
 
-	// Topics has what is counted for each topic in use (group producer-topic-metrics).
+	// Topics has what is counted for each topic in use: until nothing was sent to it for MetadataMaxIdle
+	// (group producer-topic-metrics).
 	Topics map[string]TopicMetrics
-	// Nodes has what is counted for each broker by its id (group producer-node-metrics).
+	// Nodes has what is counted for each broker by its id, until it has left the cluster for a minute or two, and for bootstrap
+	// servers as -1, -2, … (group producer-node-metrics).
 	Nodes map[int32]NodeMetrics
 }
 
@@ -119,6 +121,7 @@ type MetricTime struct {
 func snapshot(set *metrics.Set, now time.Time) Metrics {
 	set.Tick(now)
 	r := reader{set, now}
+	responses := r.rate(&set.ResponseTotal) // before the requests: never more answers than questions
 	m := Metrics{
 		RecordSend:          r.rate(&set.RecordSendTotal),
 		RecordRetry:         r.rate(&set.RecordRetryTotal),
@@ -146,7 +149,7 @@ func snapshot(set *metrics.Set, now time.Time) Metrics {
 		ConnectionClose:    r.rate(&set.ConnectionCloseTotal),
 		RequestsInFlight:   int(set.RequestsInFlight.Load()),
 		Request:            r.rate(&set.RequestTotal),
-		Response:           r.rate(&set.ResponseTotal),
+		Response:           responses,
 		RequestSize:        r.stat(&set.RequestSize),
 		OutgoingBytes:      r.rate(&set.OutgoingByteTotal),
 		IncomingBytes:      r.rate(&set.IncomingByteTotal),
@@ -167,9 +170,10 @@ func snapshot(set *metrics.Set, now time.Time) Metrics {
 		}
 	})
 	set.Nodes(func(id int32, n *metrics.NodeSet) {
+		responses := r.rate(&n.ResponseTotal)
 		m.Nodes[id] = NodeMetrics{
 			Request:        r.rate(&n.RequestTotal),
-			Response:       r.rate(&n.ResponseTotal),
+			Response:       responses,
 			OutgoingBytes:  r.rate(&n.OutgoingByteTotal),
 			IncomingBytes:  r.rate(&n.IncomingByteTotal),
 			RequestSize:    r.stat(&n.RequestSize),

@@ -34,8 +34,10 @@ type Topic struct {
 }
 
 // View is a topic as it stands in one metadata snapshot. Immutable.
+//
+// It has the snapshot's version and not the snapshot: that would be kept, with all topics in it, until this one is used again.
 type View struct {
-	Snapshot *metadata.Snapshot
+	Version  int
 	Metadata *metadata.Topic
 	Topic    *Topic
 }
@@ -203,6 +205,17 @@ func (a *RecordAccumulator) InUse(name string) bool {
 	t := a.topics.latest[name]
 	a.topics.mu.Unlock()
 	return t != nil && t.incomplete.Load() > 0
+}
+
+// Forget drops the view of a topic that nobody has used for long, and with it what metadata told of it. Its queues stay, and the
+// order they keep. Any goroutine.
+func (a *RecordAccumulator) Forget(name string) {
+	a.topics.mu.Lock()
+	t := a.topics.latest[name]
+	a.topics.mu.Unlock()
+	if t != nil {
+		t.View.Store(nil)
+	}
 }
 
 // allTopics lists the topics that were appended to. It must not be changed.

@@ -51,6 +51,8 @@ type Config struct {
 	// InUse reports whether records for a topic are buffered; such a topic is not forgotten. It may be
 	// nil, and is called on the sender's goroutine.
 	InUse func(topic string) bool
+	// OnForget is told of each topic that is forgotten since nobody used it. It may be nil, and is called on the sender's goroutine.
+	OnForget func(topic string)
 	// OnUpdate is told of each snapshot that came of an answer. It may be nil, and is called on the sender's goroutine.
 	OnUpdate func(*Snapshot)
 }
@@ -304,11 +306,18 @@ func (m *Metadata) expire(now time.Time) {
 		}
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	forgotten := idle[:0]
 	for _, in := range idle {
 		// Looked at again: somebody may have come back to the topic meanwhile (MD-31).
 		if in.use.idleFor(now) >= m.cfg.MaxIdle && m.interest[in.name] == in {
 			m.forgetLocked(in)
+			forgotten = append(forgotten, in)
+		}
+	}
+	m.mu.Unlock()
+	if m.cfg.OnForget != nil {
+		for _, in := range forgotten {
+			m.cfg.OnForget(in.name)
 		}
 	}
 }

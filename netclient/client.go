@@ -40,11 +40,15 @@ type Config struct {
 
 	// ConnectDone: an attempt to connect ended; err is nil when the connection is usable.
 	ConnectDone func(node protocol.Node, took time.Duration, err error)
+	// RequestSent: a request was handed to a connection; written is its size in bytes. RequestDone follows.
+	RequestSent func(node int32, written int)
 	// RequestDone: a request was answered, or will not be. written and read are sizes in bytes; err is
 	// a failure of the connection, never of the answer's content.
 	RequestDone func(node int32, api protocol.APIKey, version int16, written, read int, took time.Duration, err error)
 	// Throttled: a node asked to be left alone for so long.
 	Throttled func(node int32, d time.Duration)
+	// NodeForgotten: nothing is known any more of a node that left the cluster a while ago.
+	NodeForgotten func(node int32)
 }
 
 func (c Config) withDefaults() Config {
@@ -120,7 +124,8 @@ type NetworkClient struct {
 
 	nodes    []*nodeConn // by id
 	synced   []protocol.Node
-	inFlight int // requests without an answer, over all nodes
+	sweepAt  time.Time // when nodes that left the cluster may be forgotten; zero: there are none
+	inFlight int       // requests without an answer, over all nodes
 	corr     int32
 	refused  []Request     // sent to nodes that were not ready
 	late     []lateRelease // answered, but not released
@@ -297,6 +302,9 @@ func (c *NetworkClient) Send(r Request, now time.Time) {
 		sentAt: now, timeout: timeout, deadline: now.Add(timeout), noResponse: r.NoResponse,
 	})
 	c.inFlight++
+	if c.cfg.RequestSent != nil {
+		c.cfg.RequestSent(r.Node, r.Frame.Size)
+	}
 	n.usedAt = now
 	n.oneWay = n.oneWay || r.NoResponse
 	r.Frame.NotifySent = r.Frame.NotifySent || r.NoResponse

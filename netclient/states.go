@@ -193,8 +193,11 @@ const forgetAfter = time.Minute
 // gone gets no new requests, and is closed when it has answered the old ones.
 func (c *NetworkClient) syncNodes(now time.Time) {
 	nodes := c.md.Nodes()
-	if len(nodes) == len(c.synced) && (len(nodes) == 0 || &nodes[0] == &c.synced[0]) {
-		return // snapshots share an unchanged list
+	if len(nodes) == len(c.synced) && (len(nodes) == 0 || &nodes[0] == &c.synced[0]) { // snapshots share an unchanged list
+		if !c.sweepAt.IsZero() && !now.Before(c.sweepAt) {
+			c.forgetNodes(nodes, now)
+		}
+		return
 	}
 	c.synced = nodes
 	for _, n := range c.nodes {
@@ -207,9 +210,24 @@ func (c *NetworkClient) syncNodes(now time.Time) {
 			c.close(n, errGone, true)
 		}
 	}
+	c.forgetNodes(nodes, now)
+}
+
+// forgetNodes drops what is known of nodes that are no longer among these, after a while.
+func (c *NetworkClient) forgetNodes(nodes []protocol.Node, now time.Time) {
+	c.sweepAt = time.Time{}
 	c.nodes = slices.DeleteFunc(c.nodes, func(n *nodeConn) bool {
-		_, known := findNode(nodes, n.addr.ID)
-		return !known && n.state == nodeIdle && now.Sub(n.attemptAt) > forgetAfter && !now.Before(n.throttled)
+		if _, known := findNode(nodes, n.addr.ID); known {
+			return false
+		}
+		if n.state == nodeIdle && now.Sub(n.attemptAt) > forgetAfter && !now.Before(n.throttled) {
+			if c.cfg.NodeForgotten != nil {
+				c.cfg.NodeForgotten(n.addr.ID)
+			}
+			return true
+		}
+		c.sweepAt = now.Add(forgetAfter)
+		return false
 	})
 }
 
