@@ -471,7 +471,7 @@ func TestFC124TimeoutsHaveACause(t *testing.T) {
 			for i := range 5 {
 				w.send(w.producers[0], to(0, "%04000d", i))
 			}
-		}, to(0, "%s", strings.Repeat("x", 4000)), []error{producer.ErrBufferExhausted}, []string{"1s"}, true},
+		}, to(0, "%s", strings.Repeat("x", 4000)), []error{producer.ErrBufferExhausted}, []string{"append to t-0"}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			play(t, testbroker.Config{Nodes: 2, AutoCreate: testbroker.AutoCreateOff, Topics: []testbroker.Topic{{Name: T}}}, func(w *world) {
