@@ -450,8 +450,9 @@ func TestConfigTransactionalID(t *testing.T) {
 	assert.Contains(t, complaintsOf(t, c.Validate()), "TransactionTimeout")
 }
 
-// KP-68, FC-131 (rule 5): the matrix of explicit and default values around linger + request timeout.
-func TestConfigDeliveryTimeout(t *testing.T) {
+// FC-131, KP-68 (rule 5): the matrix of explicit and default values around linger + request timeout. An explicit contradiction is
+// an error that names all three; only a default is raised, and the log says so (TestFC131DefaultIsRaised of fieldcases).
+func TestFC131DeliveryTimeout(t *testing.T) {
 	for _, tt := range []struct {
 		name                      string
 		delivery, linger, request time.Duration
@@ -475,7 +476,10 @@ func TestConfigDeliveryTimeout(t *testing.T) {
 			if tt.want == 0 {
 				e := complaintsOf(t, err)["DeliveryTimeout"]
 				require.NotNil(t, e)
-				for _, part := range []string{"linger.ms", "request.timeout.ms", tt.delivery.String()} {
+				d := c.withDefaults()
+				for _, part := range []string{
+					"delivery.timeout.ms", "linger.ms", "request.timeout.ms", tt.delivery.String(), max(d.Linger, 0).String(), d.RequestTimeout.String(),
+				} {
 					assert.Contains(t, e.Error(), part)
 				}
 				return

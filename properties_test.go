@@ -116,7 +116,7 @@ func TestFromPropertiesEveryKey(t *testing.T) {
 }
 
 // FC-132: a zero in a property is a zero, and never the default.
-func TestFromPropertiesZeros(t *testing.T) {
+func TestFC132ZerosInProperties(t *testing.T) {
 	c, err := FromProperties(map[string]string{
 		"bootstrap.servers": "a:1", "linger.ms": "0", "max.block.ms": "0", "retries": "0", "batch.size": "0", "acks": "0",
 		"connections.max.idle.ms": "-1", "partitioner.availability.timeout.ms": "0",

@@ -21,41 +21,73 @@ import (
 
 // The way from Send into the buffer: what it does, in what order, and what it wakes.
 
-// FC-133: with a batch size of 1 every record is a batch, Send returns, and records without keys use all partitions.
-func TestBatchSizeOne(t *testing.T) {
+// FC-133: with a batch size of 1, which batch.size=0 means too, every record is a batch, Send returns, and records without keys use
+// all partitions; records with keys go where those say. Where the broker has room for few, batches are split until they fit.
+func TestFC133BatchSizeOne(t *testing.T) {
+	zero, err := producer.FromProperties(map[string]string{"bootstrap.servers": "a:1", "batch.size": "0"})
+	require.NoError(t, err)
 	for _, codec := range []producer.Compression{producer.None, producer.Gzip, producer.Snappy, producer.LZ4, producer.Zstd} {
-		t.Run(codec.String(), func(t *testing.T) {
-			inLab(t, testbroker.Config{Partitions: 3}, func(t *testing.T, l *lab) {
-				p, err := producer.New(producer.Config{
-					BootstrapServers: l.Addrs(), Dial: l.network.Dial, BatchSize: 1, Compression: codec, Linger: producer.NoLinger,
-				}, producer.Null(), producer.String())
-				require.NoError(t, err)
-				const n = 1000
-				for i := range n {
-					p.SendFunc(t.Context(), producer.Record[struct{}, string]{Topic: "t", Value: fmt.Sprint(i)}, func(_ producer.RecordMetadata, err error) {
-						assert.NoError(t, err)
+		for _, tt := range []struct {
+			name  string
+			size  int
+			keyed bool
+			limit int // of the topic
+		}{
+			{"1", 1, false, 0}, {"0", zero.BatchSize, false, 0}, {"keyed", 1, true, 0}, {"split", 16 << 10, false, 100},
+		} {
+			t.Run(codec.String()+" "+tt.name, func(t *testing.T) {
+				inLab(t, testbroker.Config{Topics: []testbroker.Topic{{Name: "t", Partitions: 3, MaxMessageBytes: tt.limit}}}, func(t *testing.T, l *lab) {
+					p := l.texts(t, func(c *producer.Config) {
+						c.BatchSize, c.Compression, c.Linger, c.PartitionerIgnoreKeys = tt.size, codec, producer.NoLinger, !tt.keyed
 					})
-				}
-				end(t, p)
-				total := 0
-				for i, records := range l.Cluster().AllRecords("t") {
-					assert.NotEmpty(t, records, "partition %d", i)
-					total += len(records)
-				}
-				assert.Equal(t, n, total)
-				for _, r := range requests(l.Cluster(), protocol.KeyProduce) {
-					for _, b := range r.Batches {
-						assert.EqualValues(t, 1, b.Count)
+					n := 1000
+					if tt.limit > 0 {
+						n = 100 // each takes a few splits
 					}
-				}
+					for i := range n {
+						began := time.Now()
+						r := producer.Record[string, string]{Topic: "t", Key: fmt.Sprint(i % 50), Value: fmt.Sprint(i)}
+						p.SendFunc(t.Context(), r, func(_ producer.RecordMetadata, err error) { assert.NoError(t, err) })
+						if i > 0 {
+							assert.Less(t, time.Since(began), 50*time.Millisecond)
+						}
+					}
+					end(t, p)
+					total := 0
+					for i, records := range l.Cluster().AllRecords("t") {
+						if tt.limit == 0 { // a partition is left at 64 KiB, or at the batch size
+							assert.NotEmpty(t, records, "partition %d", i)
+						}
+						total += len(records)
+					}
+					assert.Equal(t, n, total)
+					batches := 0
+					for _, e := range l.Cluster().Requests() {
+						for _, result := range e.Results {
+							if result.Appended {
+								batches++
+							}
+						}
+					}
+					if tt.limit == 0 {
+						assert.Equal(t, n, batches)
+					} else {
+						assert.Greater(t, batches, n/5, "no more than four fit")
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
-// FC-134: the client id is on every request of every connection, byte for byte.
-func TestClientIDOnEveryRequest(t *testing.T) {
-	for _, id := range []string{"svc|ws_az=a,b=c", "ünï", strings.Repeat("x", 10_000)} {
+// FC-134: the client id is on every request of every connection, byte for byte. Empty is producer-1, producer-2, … as in Java;
+// one that the protocol has no room for is a ConfigError.
+func TestFC134ClientIDOnEveryRequest(t *testing.T) {
+	_, err := producer.New(producer.Config{BootstrapServers: []string{"a:1"}, ClientID: strings.Repeat("x", 32768)}, producer.String(), producer.String())
+	var wrong *producer.ConfigError
+	require.ErrorAs(t, err, &wrong)
+	assert.Equal(t, "ClientID", wrong.Field)
+	for _, id := range []string{"svc|ws_az=a,b=c", "ünï", strings.Repeat("x", 10_000), ""} {
 		inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
 			p, err := producer.New(producer.Config{BootstrapServers: l.Addrs(), Dial: l.network.Dial, ClientID: id}, producer.String(), producer.String())
 			require.NoError(t, err)
@@ -64,6 +96,10 @@ func TestClientIDOnEveryRequest(t *testing.T) {
 			end(t, p)
 			seen := map[protocol.APIKey]bool{}
 			for _, e := range l.Cluster().Requests() {
+				if id == "" {
+					assert.Regexp(t, `^producer-\d+$`, e.Request.ClientID)
+					id = e.Request.ClientID // the same on all
+				}
 				assert.Equal(t, id, e.Request.ClientID)
 				seen[e.Request.API] = true
 			}
