@@ -74,7 +74,7 @@ func brokerKnows(ctx context.Context, n *node, want []*node) error {
 
 // WaitInSync waits until every partition of every topic has a leader and all its replicas in sync.
 func (c *Cluster) WaitInSync(ctx context.Context) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...))
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // CreateTopic makes a topic, replicated as the cluster's size allows, and returns when the leader of each
@@ -14,7 +13,7 @@ import (
 // broker takes records; what is produced without acknowledgements in between is lost, with nobody to
 // blame but the test.
 func (c *Cluster) CreateTopic(ctx context.Context, topic string, partitions int) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...))
+	cl, err := c.client()
 	if err != nil {
 		return err
 	}

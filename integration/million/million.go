@@ -1,6 +1,6 @@
 // Package million sends a great many small records with an idempotent producer and shows that every one is
-// acknowledged, is read back once, and is in order within its partition, also when brokers are stopped or
-// killed meanwhile.
+// acknowledged, is read back once, and is in order within its partition, also when leaders move and brokers are
+// stopped or killed meanwhile.
 //
 // Every value starts with the record's sequence number; the rest follows from it. [Run] is called by
 // cmd/million and a test, from one goroutine.
@@ -29,39 +29,47 @@ const partitions = 12
 const distinctKeys = 10_000
 
 // maxBatchSpan bounds how far the timestamps of one batch may lie apart.
-const maxBatchSpan = 10 * time.Second
+const maxBatchSpan = 2 * time.Minute // they are a millisecond apart, and twelve batches fill at once
 
 // settleTimeout bounds the wait for the last acknowledgements.
 const settleTimeout = 3 * time.Minute
 
 // Options says what to run. Records must be given.
 type Options struct {
-	Producer string // reservoir (default) or franzgo
-	Codec    string // none (default), gzip, snappy, lz4, zstd
-	Records  int
-	Size     int  // bytes of a value; zero means 100
-	Keyed    bool // records have keys
-	Rate     int  // records a second; zero means as fast as it goes
+	Producer  string // reservoir (default) or franzgo
+	Codec     string // none (default), gzip, snappy, lz4, zstd
+	Records   int    // more are sent if Rounds take longer
+	Size      int    // bytes of a value; zero means 100
+	Keyed     bool   // records have keys
+	Rate      int    // records a second, in ten bursts; zero means as fast as it goes
+	BatchSize int    // zero means the producer's default
 
-	// Restart stops a node with SIGTERM while records are sent, starts it again and waits until its
-	// replicas have caught up; Kill then does the same to another with SIGKILL. Need three nodes.
-	Restart, Kill bool
+	// Rounds take leaders from their nodes while records are sent, one after the other. They need three nodes and a Rate.
+	Rounds []Kind
 
 	Logf func(format string, args ...any) // told of progress; nil means nobody
 }
 
 // Result is what a run showed.
 type Result struct {
+	Sent    int
 	Acked   int
 	Acks    readback.Differences // failed and wrong acknowledgements
 	FranzGo readback.Differences // what franz-go's consumer found
 	Java    readback.Differences // what the Java consumer found
 	Took    time.Duration        // from the first Send to the last acknowledgement
 	Pause   time.Duration        // the longest time without an acknowledgement
+	Rounds  []Round              // one for each of Options.Rounds
+
+	// Repeats is how many acknowledgements were for a batch that the broker had already, which was sent again because
+	// an answer was lost. Known where there were Rounds; the last record of each such batch does not count.
+	Repeats int
 }
 
 // OK reports whether everything was as it must be.
-func (r Result) OK() bool { return r.Acked > 0 && r.Acks.Count+r.FranzGo.Count+r.Java.Count == 0 }
+func (r Result) OK() bool {
+	return r.Acked > 0 && r.Acked == r.Sent && r.Acks.Count+r.FranzGo.Count+r.Java.Count == 0
+}
 
 // run is one run.
 type run struct {
@@ -69,13 +77,18 @@ type run struct {
 	o       Options
 	topic   string
 
+	sent     atomic.Int64
 	acked    atomic.Int64
 	failed   atomic.Int64
 	mu       sync.Mutex // guards the fields below while the producer runs
 	acks     []ack      // by sequence number
 	last     time.Time  // of the latest acknowledgement
 	pause    time.Duration
+	watch    *watch // what is watched during a round; nil between them
 	complain readback.Differences
+
+	rounds  []Round // of the goroutine of bounceAll while it runs
+	repeats int
 }
 
 // ack is the acknowledgement of one record.
@@ -85,13 +98,14 @@ type ack struct {
 	offset    int64
 	timestamp int64
 	sent      int64 // the record's own timestamp, if it had one
+	at        int64 // when it was sent, in milliseconds
 }
 
 // disturbed reports whether nodes go down meanwhile. Records then have timestamps of their own, because
 // acknowledgements cannot be relied on for that: a broker that finds a batch to be the repetition of one it
 // has answers with the timestamp of that batch's last record, for all of them, as if it were its own clock's
 // (UnifiedLog.append sets the duplicate's timestamp as the log append time).
-func (r *run) disturbed() bool { return r.o.Restart || r.o.Kill }
+func (r *run) disturbed() bool { return len(r.o.Rounds) > 0 }
 
 // Run sends the records to a topic of its own and reads them back. An error means that the check itself
 // could not be done.
@@ -108,10 +122,10 @@ func Run(ctx context.Context, c *kafkarun.Cluster, o Options) (Result, error) {
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}
-	if (o.Restart || o.Kill) && c.Nodes() < 3 {
-		return Result{}, fmt.Errorf("restarting a node meanwhile needs 3 nodes, not %d", c.Nodes())
+	if len(o.Rounds) > 0 && (c.Nodes() < 3 || o.Rate <= 0) {
+		return Result{}, fmt.Errorf("taking leaders from nodes needs 3 nodes and a rate, not %d and %d", c.Nodes(), o.Rate)
 	}
-	r := &run{cluster: c, o: o, topic: fmt.Sprintf("million-%d", time.Now().UnixNano()), acks: make([]ack, o.Records)}
+	r := &run{cluster: c, o: o, topic: fmt.Sprintf("million-%d", time.Now().UnixNano()), acks: make([]ack, 0, o.Records)}
 	if err := c.CreateTopic(ctx, r.topic, partitions); err != nil {
 		return Result{}, err
 	}
@@ -119,11 +133,11 @@ func Run(ctx context.Context, c *kafkarun.Cluster, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Acked: int(r.acked.Load()), Took: took, Pause: r.pause}
-	o.Logf("%d of %d records acknowledged in %v (%.0f a second), longest pause %v", res.Acked, o.Records,
+	res := Result{Sent: len(r.acks), Acked: int(r.acked.Load()), Took: took, Pause: r.pause, Rounds: r.rounds}
+	o.Logf("%d of %d records acknowledged in %v (%.0f a second), longest pause %v", res.Acked, res.Sent,
 		took.Round(time.Millisecond), float64(res.Acked)/took.Seconds(), r.pause.Round(time.Millisecond))
 	want := r.expect()
-	res.Acks = r.complain
+	res.Acks, res.Repeats = r.complain, r.repeats
 	if res.FranzGo, err = r.compare(ctx, readback.FranzGo{Bootstrap: c.Bootstrap()}, want); err != nil {
 		return res, err
 	}
@@ -146,30 +160,28 @@ func (r *run) compare(ctx context.Context, reader readback.Reader, want readback
 
 // produce sends all records and waits for their acknowledgements.
 func (r *run) produce(ctx context.Context) (time.Duration, error) {
-	cl, err := clients.New(r.o.Producer, clients.Settings{Bootstrap: r.cluster.Bootstrap(), Acks: "all", Codec: r.o.Codec})
+	cl, err := clients.New(r.o.Producer,
+		clients.Settings{Bootstrap: r.cluster.Bootstrap(), Acks: "all", Codec: r.o.Codec, BatchSize: r.o.BatchSize})
 	if err != nil {
 		return 0, fmt.Errorf("making the producer: %w", err)
 	}
 	defer func() { _ = cl.Close(ctx) }() // where an error left it open
 	begin := time.Now()
 	r.last = begin
-	// A node goes down and up again while each of the first parts is sent; the last tenth is sent when all
-	// are back.
-	bounces := r.bounces()
-	last := r.o.Records / 10
-	part := 0
-	if len(bounces) > 0 {
-		part = (r.o.Records - last) / len(bounces)
-	}
-	for i, bounce := range bounces {
-		done := make(chan error, 1)
-		go func() { done <- bounce(ctx, int64(i*part+part/10)) }() // ends by itself or with ctx; waited for below
-		r.send(ctx, cl, i*part, (i+1)*part)
-		if err := <-done; err != nil {
-			return 0, fmt.Errorf("restarting nodes: %w", err)
+	sending, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	bounced := make(chan struct{})
+	go func() { // ends by itself or with ctx; waited for below
+		defer close(bounced)
+		if err := r.bounceAll(sending); err != nil {
+			stop(err)
 		}
+	}()
+	r.send(sending, cl, bounced)
+	<-bounced
+	if err := context.Cause(sending); err != nil {
+		return 0, err
 	}
-	r.send(ctx, cl, len(bounces)*part, r.o.Records)
 	settle, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	if err := cl.Flush(settle); err != nil {
@@ -179,25 +191,41 @@ func (r *run) produce(ctx context.Context) (time.Duration, error) {
 	return took, cl.Close(settle)
 }
 
-// send sends the records from up to to, at the rate asked for.
-func (r *run) send(ctx context.Context, cl clients.Client, from, to int) {
+// send sends the records, at the rate asked for, until there are enough and all rounds are over.
+func (r *run) send(ctx context.Context, cl clients.Client, bounced <-chan struct{}) {
 	begin := time.Now()
+	burst := max(r.o.Rate/10, 1)
 	rec := clients.Record{Topic: r.topic, Partition: clients.AnyPartition}
-	for seq := from; seq < to && ctx.Err() == nil; seq++ {
-		if n := seq - from; r.o.Rate > 0 && n%100 == 0 {
-			if ahead := time.Duration(n)*time.Second/time.Duration(r.o.Rate) - time.Since(begin); ahead > 0 {
+	for seq := 0; ctx.Err() == nil && (seq < r.o.Records || !over(bounced)); seq++ {
+		if r.o.Rate > 0 && seq%burst == 0 {
+			if ahead := time.Duration(seq)*time.Second/time.Duration(r.o.Rate) - time.Since(begin); ahead > 0 {
 				time.Sleep(ahead)
 			}
 		}
 		rec.Key, rec.Value = r.key(seq), r.value(seq)
+		var a ack
 		if r.disturbed() {
-			rec.Timestamp = time.Now().Truncate(time.Millisecond)
-			r.acks[seq].sent = rec.Timestamp.UnixMilli()
+			// No two are alike, so that a repetition shows.
+			rec.Timestamp = begin.Add(time.Duration(seq)*time.Millisecond - time.Hour).Truncate(time.Millisecond)
+			a.sent, a.at = rec.Timestamp.UnixMilli(), time.Now().UnixMilli()
 		}
+		r.mu.Lock()
+		r.acks = append(r.acks, a)
+		r.mu.Unlock()
+		r.sent.Add(1)
 		cl.Send(ctx, &rec, func(a clients.Ack) { r.ack(seq, a) })
 		if seq%(max(r.o.Records/10, 1)) == 0 {
 			r.o.Logf("sent %d, acknowledged %d", seq, r.acked.Load())
 		}
+	}
+}
+
+func over(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -221,48 +249,7 @@ func (r *run) ack(seq int, a clients.Ack) {
 	}
 	k.partition, k.offset, k.timestamp = a.Partition, a.Offset, a.Timestamp.UnixMilli()
 	r.acked.Add(1)
-}
-
-// bounces takes one node after the other down and up again, each time once so many records are acknowledged.
-func (r *run) bounces() []func(ctx context.Context, acked int64) error {
-	var all []func(context.Context, int64) error
-	if r.o.Restart {
-		all = append(all, func(ctx context.Context, acked int64) error {
-			return r.bounce(ctx, acked, "SIGTERM", 1, r.cluster.Terminate)
-		})
-	}
-	if r.o.Kill {
-		all = append(all, func(ctx context.Context, acked int64) error {
-			return r.bounce(ctx, acked, "SIGKILL", 2, r.cluster.Kill)
-		})
-	}
-	return all
-}
-
-func (r *run) bounce(ctx context.Context, acked int64, how string, node int, stop func(int) error) error {
-	for r.acked.Load()+r.failed.Load() < acked {
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	before := r.acked.Load()
-	r.o.Logf("node %d: %s after %d acknowledged", node, how, before)
-	if err := stop(node); err != nil {
-		return err
-	}
-	down := r.acked.Load()
-	if err := r.cluster.StartNode(ctx, node); err != nil {
-		return err
-	}
-	up := r.acked.Load()
-	if err := r.cluster.WaitInSync(ctx); err != nil {
-		return err
-	}
-	r.o.Logf("node %d: in sync again; acknowledged %d while it stopped, %d while it was down, %d while it caught up",
-		node, down-before, up-down, r.acked.Load()-up)
-	return nil
+	r.watch.acked(a.Partition, now, time.Duration(now.UnixMilli()-k.at)*time.Millisecond)
 }
 
 // murmur2 is franz-go's partitioner, which hashes keys as Java's does.
@@ -272,7 +259,6 @@ var murmur2 = kgo.StickyKeyPartitioner(nil).ForTopic("")
 // acknowledged there in the order in which they were sent, without a gap.
 func (r *run) expect() readback.Expected {
 	seqs := make(map[int32][]int)
-	repeats := 0
 	for seq, a := range r.acks {
 		switch {
 		case a.times == 0:
@@ -290,7 +276,7 @@ func (r *run) expect() readback.Expected {
 			r.complain.Add("record %d: acknowledged at %d of partition %d, want %d", seq, a.offset, a.partition, want)
 		}
 		if a.sent != 0 && a.timestamp != a.sent {
-			repeats++
+			r.repeats++
 			if a.timestamp < a.sent || a.timestamp > a.sent+maxBatchSpan.Milliseconds() {
 				r.complain.Add("record %d: acknowledged with timestamp %d, sent with %d", seq, a.timestamp, a.sent)
 			}
@@ -298,8 +284,8 @@ func (r *run) expect() readback.Expected {
 		}
 		seqs[a.partition] = append(seqs[a.partition], seq)
 	}
-	if repeats > 0 {
-		r.o.Logf("%d acknowledgements carry the timestamp of a repeated batch", repeats)
+	if r.repeats > 0 {
+		r.o.Logf("%d acknowledgements carry the timestamp of a repeated batch", r.repeats)
 	}
 	counts := make(map[int32]int)
 	for p := range seqs {
