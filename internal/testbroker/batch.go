@@ -86,6 +86,9 @@ func (c *batchCheck) checkHeader(raw []byte, r batchRules) error {
 		c.closes = r.generation.BadMagicCode == protocol.None
 		return bad(r.generation.BadMagicCode, "message format %d in Produce v%d", raw[magicAt], r.version)
 	}
+	if len(raw) > magicAt && raw[magicAt] > 2 {
+		return bad(protocol.CorruptMessage, "message format %d", raw[magicAt])
+	}
 	h, err := protocol.ReadBatchHeader(raw)
 	if err != nil {
 		code := protocol.CorruptMessage

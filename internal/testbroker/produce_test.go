@@ -74,7 +74,7 @@ func TestProduceRefusesBadBatches(t *testing.T) {
 		{"a byte too many", 12, append(plain("x"), 0), protocol.InvalidRecord},
 		{"cut off", 12, plain("xyz")[:len(plain("xyz"))-1], protocol.CorruptMessage},
 		{"format 1", 12, change(func(b []byte) { b[16] = 1 }), protocol.InvalidRecord},
-		{"format 3", 12, change(func(b []byte) { b[16] = 3 }), protocol.InvalidRecord},
+		{"format 3", 12, change(func(b []byte) { b[16] = 3 }), protocol.CorruptMessage},
 		{"crc", 12, func() []byte { b := plain("x"); b[len(b)-2] ^= 1; return b }(), protocol.CorruptMessage},
 		{"zstd in v6", 6, batchSpec{codec: protocol.CodecZstd, producer: protocol.NoProducerID, sequence: -1, values: []string{"x"}}.build(), protocol.UnsupportedCompressionType},
 		{"codec 5", 12, put16(21, 5), protocol.UnknownServerError},
