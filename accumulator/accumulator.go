@@ -481,7 +481,7 @@ func (a *RecordAccumulator) newBatch(d *deque, sh *share, size int, small bool, 
 		return nil
 	}
 	b.d, b.share, b.codec = d, sh, a.cfg.Codec
-	b.limit, b.precise = a.cfg.BatchSize, a.precise
+	b.limit, b.precise = d.topic.fits.limit(a.cfg.BatchSize, at.now.Sub(a.epoch)), a.precise
 	b.estimate = d.topic.ratio.get() * ratioSafety
 	b.slabs[0] = b.slabs[0][:protocol.BatchHeaderSize]
 	b.size = protocol.BatchHeaderSize

@@ -18,6 +18,7 @@ type Topic struct {
 	Name   string
 	sticky *partitioner.Sticky
 	ratio  ratio
+	fits   fits
 	// deques, by partition, are nil where nothing was appended yet. The slice is replaced, under topics.mu,
 	// only when the topic has grown: making room for one more each time cost O(n²) at 10,000 partitions.
 	deques atomic.Pointer[[]atomic.Pointer[deque]]

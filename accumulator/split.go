@@ -22,7 +22,14 @@ func (a *RecordAccumulator) SplitAndReenqueue(b *ProducerBatch, now time.Time) (
 	}
 	// Half of it, so that splitting again ends in single records after a bounded number of steps (ACC-31);
 	// less where batch.size is, which is what a batch was meant to have.
-	target := max(min((b.rawSize-protocol.BatchHeaderSize+1)/2, a.cfg.BatchSize), b.maxRecord) + protocol.BatchHeaderSize
+	half := (b.rawSize - protocol.BatchHeaderSize + 1) / 2
+	target := min(half, a.cfg.BatchSize)
+	if b.size > protocol.BatchHeaderSize {
+		// Or at once into what a batch of the topic may have, as the parts before it have found out.
+		fits := b.d.topic.fits.refused(b.size, now.Sub(a.epoch)) - protocol.BatchHeaderSize
+		target = min(target, int(int64(fits)*int64(b.rawSize-protocol.BatchHeaderSize)/int64(b.size-protocol.BatchHeaderSize)))
+	}
+	target = max(target, b.maxRecord) + protocol.BatchHeaderSize
 
 	var parts []*ProducerBatch
 	var results []splitPart

@@ -205,6 +205,60 @@ func TestSplitAgainAndAgain(t *testing.T) {
 	}
 }
 
+// FC-041: what a topic's brokers refused is remembered for a while, down to 16 KiB: later batches are sealed at half of it, and one that is
+// refused all the same goes at once into parts of that size. Two batches of 1 MiB against a limit of 64 KiB took 30 refusals, now 8, and those
+// after them none.
+func TestSplitsAreRemembered(t *testing.T) {
+	for _, codec := range []protocol.Codec{protocol.CodecNone, protocol.CodecLZ4} {
+		r := newRig(t, withCodec(codec), withPool(64<<20), withBatch(1<<20), withLinger(time.Hour), noJitter)
+		r.lead(orders, 1, 1)
+		refused := 0
+		play := func(limit int) (most int) {
+			for {
+				got := r.drain(1)
+				if len(got) == 0 {
+					return most
+				}
+				for _, b := range got {
+					if b.Size() > limit && b.Count() > 1 {
+						refused++
+						r.split(b)
+						continue
+					}
+					most = max(most, b.Size())
+					r.a.Complete(b, 0, -1)
+				}
+			}
+		}
+		rng := rand.NewChaCha8([32]byte{1})
+		flushed := func(n, limit int) (most int) {
+			value := make([]byte, 1000)
+			for range n {
+				_, _ = rng.Read(value)
+				r.record(orders, Record{Timestamp: -1, Value: value}, nil)
+			}
+			r.a.BeginFlush()
+			defer r.a.EndFlush()
+			return play(limit)
+		}
+		flushed(2000, 64*kib)
+		assert.LessOrEqual(t, refused, 8, "two batches")
+		assert.Positive(t, refused)
+		refused = 0
+		assert.Greater(t, flushed(2000, 64*kib), 24*kib)
+		assert.Zero(t, refused, "what was learned")
+
+		r.clock.advance(fitsMemory)
+		assert.Greater(t, flushed(2000, 1<<20), 900*kib, "the limit was raised")
+
+		flushed(2000, 2*kib)
+		refused = 0
+		assert.Greater(t, flushed(2000, 1<<20), 12*kib, "no smaller than that")
+		assert.Zero(t, refused)
+		r.empty()
+	}
+}
+
 // ACC-31: the parts are half as large at most, and no larger than batch.size allows, but for records that are larger
 // themselves.
 func TestSplitTarget(t *testing.T) {
