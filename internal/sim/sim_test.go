@@ -57,7 +57,7 @@ func TestSameSeedSameDigest(t *testing.T) {
 
 // Seeds that showed a fault once.
 func TestWorldsThatFailed(t *testing.T) {
-	for _, seed := range []uint64{1018112, 1025912, 1026855, 1027047, 1029451} {
+	for _, seed := range []uint64{1018112, 1025912, 1026855, 1027047, 1029451, 2201433} {
 		assert.Empty(t, Run(Draw(seed, Options{})).Violations, "seed %d", seed)
 	}
 }
