@@ -26,11 +26,12 @@ import (
 
 // What hung for ever: Close, Flush, Send, and producers that never began.
 
-// FC-022: a connection that breaks with five requests on it takes nobody with it: all are sent again on the next one.
+// FC-022: a connection that breaks with five requests on it takes nobody with it: all are sent again on the next one, also the one whose
+// success was told under another request's id.
 func TestFC022BrokenAnswerEndsNothingElse(t *testing.T) {
 	const hold = 50 * time.Millisecond // until all five have come
 	for name, first := range map[string]testbroker.Verdict{
-		"wrong correlation id": {Hold: hold, Rewrite: func(b []byte) []byte {
+		"wrong correlation id": {Skip: true, Hold: hold, Rewrite: func(b []byte) []byte {
 			binary.BigEndian.PutUint32(b[4:], binary.BigEndian.Uint32(b[4:])+1000)
 			return b
 		}},
