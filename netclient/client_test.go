@@ -321,6 +321,7 @@ func TestNoResponseTimesOut(t *testing.T) {
 	r.pass(time.Second)
 	r.poll(0)
 	assert.ErrorIs(t, o.done(t).Err, ErrRequestTimeout)
+	assert.ErrorContains(t, o.resp.Err, "was not taken by the broker within 1s")
 	assert.False(t, o.resp.Written)
 }
 

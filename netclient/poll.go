@@ -291,7 +291,11 @@ func (c *NetworkClient) expireRequests(now time.Time) {
 			continue
 		}
 		if p := n.inFlight.expire(now); p != nil {
-			c.close(n, fmt.Errorf("closed, since %v v%d was not answered within %v", p.api, p.version, p.timeout), false)
+			missing := "answered"
+			if p.noResponse {
+				missing = "taken by the broker" // whose socket's buffer is full
+			}
+			c.close(n, fmt.Errorf("closed, since %v v%d was not %s within %v", p.api, p.version, missing, p.timeout), false)
 		}
 	}
 }
