@@ -159,6 +159,9 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 		s.loadedAt = now
 		a.refreshLoad()
 	}
+	if moved {
+		a.leaveLeaderless()
+	}
 	return res
 }
 
@@ -395,6 +398,19 @@ func (a *RecordAccumulator) refreshLoad() {
 		t.sticky.SetLoad(a.load(md, md.Available(), *ds))
 		if local := md.Local(); len(local) > 0 {
 			t.sticky.SetLocalLoad(a.load(md, local, *ds))
+		}
+	}
+}
+
+// leaveLeaderless has the sticky partitioners leave partitions that lost their leader, now rather than when they have had
+// their bytes: until then records that could go anywhere would wait there, or expire (FC-057).
+func (a *RecordAccumulator) leaveLeaderless() {
+	if a.s.snapshot == nil {
+		return
+	}
+	for _, t := range a.allTopics() {
+		if md := a.s.snapshot.Topic(t.Name); md != nil {
+			t.sticky.Recheck(md)
 		}
 	}
 }

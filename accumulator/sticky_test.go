@@ -91,6 +91,26 @@ func TestStickyChoiceIsCheckedUnderTheLock(t *testing.T) {
 	assert.EqualValues(t, 1, d.tail().Count())
 }
 
+// FC-057: records without a partition leave one that lost its leader as soon as the sender knows, however few they are.
+func TestFC057LeaderlessPartitionIsLeft(t *testing.T) {
+	r := newRig(t, withLinger(time.Hour), inTurn())
+	r.lead(orders, 1, 1, 1)
+	r.ready()
+	assert.EqualValues(t, 1, r.goes(1))
+	r.move(orders, 1, -1, 1)
+	assert.EqualValues(t, 1, r.goes(1), "the sender does not know")
+	r.ready()
+	assert.EqualValues(t, 0, r.goes(1))
+	r.move(orders, 1, 1, 2)
+	r.ready()
+	assert.EqualValues(t, 0, r.goes(1), "nothing is left without a reason")
+	for p := range int32(3) {
+		r.move(orders, p, -1, 3)
+	}
+	r.ready()
+	assert.EqualValues(t, 0, r.goes(1), "nor for nothing better")
+}
+
 // ACC-25, ACC-26, FC-053: the partition that is drawn next is weighed by the queues: 1, 7 and 2 batches make 7, 1 and 6
 // draws of 14. It takes no change of metadata to be told.
 func TestAdaptiveChoice(t *testing.T) {

@@ -3,6 +3,7 @@ package partitioner
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 )
 
@@ -94,6 +95,15 @@ func (s *Sticky) SwitchFrom(c *Choice, p Partitions) {
 		avoid = c.Partition
 	}
 	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, avoid)})
+}
+
+// Recheck moves on at once when the current partition has lost its leader and others have one. To be called when the
+// metadata, or the load, has changed.
+func (s *Sticky) Recheck(p Partitions) {
+	c, available := s.current.Load(), p.Available()
+	if c != nil && len(available) > 0 && !slices.Contains(available, c.Partition) {
+		s.SwitchFrom(c, p)
+	}
 }
 
 // SetLoad tells how the partitions should be favoured from now on; nil means uniformly over those available.

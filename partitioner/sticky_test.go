@@ -150,6 +150,20 @@ func TestStickySwitchFrom(t *testing.T) {
 	}
 }
 
+// FC-057: the current partition is left when it has no leader and another has, not else.
+func TestFC057StickyRecheck(t *testing.T) {
+	s := NewSticky(StickyConfig{Threshold: 1 << 20, Rand: rand.IntN})
+	s.Recheck(all(6))
+	c := s.Peek(all(6))
+	for _, p := range []Partitions{all(6), topic{6, []int32{c.Partition}}, topic{n: 6}} {
+		s.Recheck(p)
+		assert.False(t, s.Changed(c))
+	}
+	other := (c.Partition + 1) % 6
+	s.Recheck(topic{6, []int32{other}})
+	assert.Equal(t, other, s.Peek(all(6)).Partition)
+}
+
 // A topic that was deleted and created again may have fewer partitions than the choice or the load knows.
 func TestStickyPartitionsTakenAway(t *testing.T) {
 	s := NewSticky(StickyConfig{Threshold: 1, Adaptive: true, Rand: sequence()})

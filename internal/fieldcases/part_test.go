@@ -225,8 +225,14 @@ func TestFC057NoLeader(t *testing.T) {
 	})
 	t.Run("one", func(t *testing.T) {
 		play(t, cluster, func(w *world) {
-			p := w.producer(func(c *producer.Config) { c.DeliveryTimeout, c.PartitionerStickyBytes = 5*time.Second, 200 })
+			p := w.producer(func(c *producer.Config) { c.DeliveryTimeout = 5 * time.Second })
 			w.warm(p, 0, 1, 2, 3)
+			for i, at := 0, int32(-1); at != 1; i++ { // until records without a key stick to partition 1
+				s := w.send(p, to(-1, "sticky-%01000d", i))
+				m, err := s.wait()
+				require.NoError(t, err)
+				at = m.Partition
+			}
 			require.NoError(t, w.MoveLeader(T, 1, testbroker.NoLeader))
 			keyed := to(-1, "keyed")
 			for i := 0; keyed.Key == nil || hash(keyed.Key, 4) != 1; i++ {
