@@ -74,7 +74,7 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 	}
 	if c.fires(Throttle, 1) {
 		t := &c.kind[Throttle]
-		v.Throttle = t.between(time.Millisecond, time.Second).Truncate(time.Millisecond)
+		v.Throttle = t.between(time.Millisecond, maxThrottle).Truncate(time.Millisecond)
 		v.ThrottleOnly = t.chance(0.5)
 	}
 	if produce && c.fires(OtherOrder, 5) {

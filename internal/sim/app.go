@@ -48,6 +48,11 @@ var errCancelled = errors.New("the simulated application's context was cancelled
 
 // start begins to send, each sender by itself.
 func (a *app) start() {
+	for _, k := range []Kind{SlowCallbacks, SendFromCallback} {
+		if a.p.Levels[k] != Off {
+			a.c.note(k) // once for all callbacks
+		}
+	}
 	for i := range a.p.Senders {
 		d := stream(a.p.Seed, 10+i)
 		mean := float64(time.Second) * float64(a.p.Senders) * float64(a.p.Burst+1) / 2 / a.p.Rate

@@ -22,8 +22,10 @@ type Book struct {
 	topics []string
 	parts  [][]*partitionBook
 	all    []*record
-	open   int // accepted, and their callbacks still to come
-	taken  int // records accepted so far
+	open   int       // accepted, and their callbacks still to come
+	taken  int       // records accepted so far
+	oldest []*record // those accepted, in this order, from the first one whose callback is still to come
+	bytes  int64     // of keys and values of the open ones
 
 	// Limits, set by the run as it goes.
 	closed        bool          // nothing may be called back any more
@@ -31,9 +33,11 @@ type Book struct {
 	calm          time.Duration // records accepted from here on meet no trouble; 0: not yet
 	patience      time.Duration // a calm record is settled after so much at the latest
 	flushPatience time.Duration // and a calm flush, which does not linger
-	healed        time.Duration // no record may be given up after this because of its time; 0: not yet
 	slack         time.Duration // the most that a delivery timeout may be late
 	violations    []string
+	wellAt        time.Duration // when the cluster became well; 0: not yet
+	allowed       time.Duration // how long it may take then until all partitions go on: see mayTake
+	recovery      time.Duration // how long it took then until all partitions went on
 	digest        digest
 	acked         int
 	failed        int
@@ -57,7 +61,13 @@ type partitionBook struct {
 	news     int           // metadata answers when it began to
 	forgot   []span        // whose records may be there twice, or out of order: the brokers had forgotten their producer
 	progress time.Duration // when the newest record that was acknowledged was accepted
-	tail     struct {      // the stamp of the last record in the log
+	recovery time.Duration // how long it took to go on, once all was well
+	gapAt    time.Duration // when a leader last said that a sequence is missing, or that it does not know the producer
+	// What is seen of its batches on the wire.
+	stamp   protocol.ProducerID // of the newest one
+	onWire  int                 // they wait for their answers
+	settled int                 // number of the last record whose fate is decided, if its callback has not run yet
+	tail    struct {            // the stamp of the last record in the log
 		id       protocol.ProducerID
 		sequence int32
 	}
@@ -99,6 +109,11 @@ const (
 
 func newBook(w *World, p *Plan) *Book {
 	b := &Book{w: w, p: p, slack: 250 * time.Millisecond, digest: newDigest()}
+	w.Settled = func(tp protocol.TopicPartition, records int32) {
+		if part := b.find(tp.Topic, tp.Partition); part != nil {
+			part.settled += int(records)
+		}
+	}
 	return b
 }
 
@@ -106,7 +121,7 @@ func (b *Book) addTopic(name string, partitions int) {
 	b.topics = append(b.topics, name)
 	parts := make([]*partitionBook, partitions)
 	for i := range parts {
-		parts[i] = &partitionBook{topic: name, partition: int32(i)}
+		parts[i] = &partitionBook{topic: name, partition: int32(i), stamp: protocol.NoProducerID}
 	}
 	b.parts = append(b.parts, parts)
 }
@@ -236,7 +251,9 @@ func (b *Book) accept(r *record, p *partitionBook) {
 	b.taken++
 	r.part, r.number, r.seq, r.accepted = p, p.sent, b.taken, b.w.Selector.Since()
 	b.open++
+	b.bytes += r.bytes()
 	p.open = append(p.open, r)
+	b.oldest = append(b.oldest, r)
 }
 
 // OnCompletion implements accumulator.Callback.
@@ -244,6 +261,7 @@ func (r *record) OnCompletion(res accumulator.Result, err error) {
 	b := r.book
 	r.calls++
 	b.open--
+	b.bytes -= r.bytes()
 	now := b.w.Selector.Since()
 	b.digest.add(uint64(now), uint64(r.id), uint64(res.Offset))
 	if r.calls > 1 {
@@ -269,6 +287,10 @@ func (r *record) OnCompletion(res accumulator.Result, err error) {
 	}
 	if err == nil {
 		b.acked++
+		if b.wellAt > 0 && r.accepted >= b.wellAt && r.part.progress < b.wellAt {
+			r.part.recovery = r.settled - b.wellAt
+			b.recovery = max(b.recovery, r.part.recovery)
+		}
 		r.part.progress = max(r.part.progress, r.accepted)
 		b.checkResult(r, res)
 	} else {
@@ -344,8 +366,8 @@ func (b *Book) checkError(r *record) {
 		if e.Age < c.DeliveryTimeout {
 			b.violate("record %d: its time was up after %v of %v: %v", r.id, e.Age, c.DeliveryTimeout, r.err)
 		}
-		if b.healed > 0 && !r.part.phantom && r.settled > b.healed && b.p.Levels[AllGone] == Off {
-			b.violate("record %d of %v: given up at %v, though the cluster was well since before %v: %v", r.id, r.part, r.settled, b.healed, r.err)
+		if b.wellAt > 0 && !r.part.phantom && r.settled > b.wellAt+b.mayTake(r.part) {
+			b.violate("record %d of %v: given up at %v, though the cluster was well since %v: %v", r.id, r.part, r.settled, b.wellAt, r.err)
 		}
 	case c.Retries != 0 && e.Attempts > max(c.Retries, 0) && (!coded || code.Retriable()):
 		// Few retries were asked for.
@@ -375,6 +397,38 @@ func (b *Book) forgetful() bool {
 // size is about what the record takes in a log.
 func (r *record) size() int {
 	return max(r.keySize, 0) + max(r.valueSize, 0) + protocol.BatchHeaderSize + 32
+}
+
+func (r *record) bytes() int64 { return int64(max(r.keySize, 0) + max(r.valueSize, 0)) }
+
+// checkLogs takes in what the logs have got since it was called last.
+func (b *Book) checkLogs() {
+	for _, parts := range b.parts {
+		for _, p := range parts {
+			if _, end := b.w.Cluster.Offsets(p.topic, p.partition); end > int64(len(p.log)) {
+				b.scan(p)
+			}
+		}
+	}
+}
+
+// checkOpen holds the records that are still open to their time, and to the memory that they may take.
+func (b *Book) checkOpen() {
+	for len(b.oldest) > 0 && b.oldest[0].calls > 0 {
+		b.oldest = b.oldest[1:]
+	}
+	c := &b.p.Config
+	if len(b.oldest) > 0 && b.p.Callback == 0 {
+		if r := b.oldest[0]; b.w.Selector.Since()-r.accepted > c.DeliveryTimeout+b.slack {
+			b.violate("record %d of %v: no callback %v after it was accepted, which is beyond the delivery timeout (%v)",
+				r.id, r.part, b.w.Selector.Since()-r.accepted, c.DeliveryTimeout)
+			b.oldest = b.oldest[1:]
+		}
+	}
+	// What waits to be sent or answered is in the pool, and as much may wait for callbacks. Compression makes room for more.
+	if limit := 2*c.BufferMemory + int64(c.MaxRequestSize); b.bytes > limit && c.Codec == protocol.CodecNone && b.p.Levels[SendFromCallback] == Off {
+		b.violate("%d bytes of records are open, %d are allowed", b.bytes, limit)
+	}
 }
 
 // scan takes in what a log holds now beyond what was known of it.

@@ -21,6 +21,7 @@ type chaos struct {
 	over        bool          // healed
 	ended       bool          // the application is through
 	count       int           // faults so far
+	counts      [kinds]int    // by kind
 
 	held  []func() // what has to be put right in the end
 	down  []int32  // nodes that are down for good
@@ -45,6 +46,9 @@ type trigger struct {
 
 // maxDelay is the longest time that anything is held up on its way.
 const maxDelay = 8 * time.Second
+
+// maxThrottle is the longest time for which a broker asks to be left alone.
+const maxThrottle = time.Second
 
 func newChaos(w *World, p *Plan, b *Book, t *tap) *chaos {
 	c := &chaos{w: w, p: p, b: b, tap: t, from: p.Warmup, until: p.Warmup + p.Faults}
@@ -93,9 +97,15 @@ func (c *chaos) fires(k Kind, weight float64) bool {
 		return false
 	}
 	t.again()
-	c.count++
-	c.b.digest.add(uint64(k))
+	c.note(k)
 	return true
+}
+
+// note counts a fault.
+func (c *chaos) note(k Kind) {
+	c.count++
+	c.counts[k]++
+	c.b.digest.add(uint64(k))
 }
 
 // every runs f at random times while faults happen, on average so often.
@@ -124,8 +134,7 @@ func (c *chaos) repeat(k Kind, rare, often time.Duration, f func(*trigger), over
 			return
 		}
 		if active() {
-			c.count++
-			c.b.digest.add(uint64(k))
+			c.note(k)
 			f(t)
 		}
 		c.w.Selector.In(next(), turn)

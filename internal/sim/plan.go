@@ -128,6 +128,9 @@ func Draw(seed uint64, o Options) Plan {
 	for _, k := range o.Without {
 		p.Levels[k] = Off
 	}
+	if p.Levels[SlowCallbacks] == Off {
+		p.Callback = 0
+	}
 	if o.Faults > 0 {
 		p.Faults = min(p.Faults, o.Faults)
 	}

@@ -39,6 +39,7 @@ func TestOptionsOnlyTakeAway(t *testing.T) {
 		assert.Equal(t, kinds[1:], append([]Kind{}, part.On()...))
 		assert.Equal(t, 1, part.Partitions)
 		assert.LessOrEqual(t, part.Faults, time.Second)
+		part.Callback = whole.Callback
 		part.Levels, part.Partitions, part.Topics, part.Faults, part.Spares = whole.Levels, whole.Partitions, whole.Topics, whole.Faults, whole.Spares
 		part.Config.Cluster.Nodes, part.Config.WallClock = whole.Config.Cluster.Nodes, whole.Config.WallClock
 		require.Equal(t, whole, part)

@@ -5,7 +5,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/kafka-reservoir/producer/bufferpool"
 	"github.com/kafka-reservoir/producer/internal/testbroker"
 	"github.com/kafka-reservoir/producer/metadata"
 )
@@ -15,12 +14,15 @@ type Result struct {
 	Seed       uint64
 	Time       time.Duration // simulated
 	Faults     int
-	Records    int // accepted
+	Counts     [kinds]int // of the faults, by kind
+	Records    int        // accepted
 	Acked      int
 	Failed     int
 	Requests   int64
-	Violations []string // empty: all is as it should be
-	Digest     uint64   // the same plan gives the same, always
+	Recovery   time.Duration // after all was well again; 0: it never was bad, or did not become well
+	Allowed    time.Duration // how long that may have taken
+	Violations []string      // empty: all is as it should be
+	Digest     uint64        // the same plan gives the same, always
 }
 
 // run is a plan being played.
@@ -53,6 +55,8 @@ func Run(p Plan) (res Result) {
 		}
 		res.Time = r.w.Selector.Since()
 		res.Faults, res.Records, res.Acked, res.Failed = r.c.count, r.b.taken, r.b.acked, r.b.failed
+		res.Recovery, res.Allowed = r.b.recovery, r.b.allowed
+		res.Counts = r.c.counts
 		res.Requests = r.w.Cluster.Stats().Requests
 		res.Violations = append(r.b.violations, res.Violations...)
 		r.b.digest.add(uint64(res.Time), uint64(res.Records), uint64(res.Acked), uint64(res.Requests), uint64(len(res.Violations)))
@@ -95,10 +99,11 @@ func (r *run) build() {
 	w.Selector.WriteTime = func(size int) time.Duration { return time.Duration(int64(size) * int64(time.Second) / bw) }
 	w.Selector.Network = r.c.network()
 	w.Selector.AskCluster = !p.SkipClusterCheck
-	perNode := int(time.Second/(w.Config.ReconnectBackoff*8/10)) + 2
-	r.tap.dials.limit = perNode * (2*p.Nodes + 2*p.Spares)
-	r.tap.metadata.limit = int(time.Second/(w.Config.RetryBackoff*8/10)) + 5 + p.Topics
-	r.tap.producerIDs.limit = int(time.Second/(w.Config.RetryBackoff*8/10)) + 5
+	// Delivery 4 has 20 attempts to connect and 10 metadata requests for all brokers, at a back-off of 100 ms. More brokers that
+	// are in trouble at once, and shorter back-offs, make more.
+	r.tap.dials.limit = 20 + (p.Nodes+p.Spares)*(2+attempts(w.Config.ReconnectBackoff, w.Config.ReconnectBackoffMax))
+	r.tap.metadata.limit = int(time.Second/w.Config.RetryBackoff) + 2
+	r.tap.producerIDs.limit = int(time.Second/w.Config.RetryBackoff) + 2
 
 	for id := int32(p.Nodes + 1); int(id) <= p.Nodes+p.Spares; id++ {
 		r.c.nodeDown(id)
@@ -152,22 +157,6 @@ func (r *run) play() {
 	r.w.Sender.Run(r.w.Now()) // which has only its end left to do
 }
 
-// patience is how long things may take once all is well: requests that hang have to time out, connections to be made,
-// leaders to be found, and what has piled up to be sent, and called back: progress is seen in callbacks.
-func (r *run) patience() time.Duration {
-	p, c := r.p, &r.w.Config
-	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available()) / float64(p.Bandwidth)
-	backlog += float64(r.b.open) * (1/p.capacity() + 2*p.Callback.Seconds())
-	return 2*c.RequestTimeout + 2*c.SetupTimeoutMax + 2*c.ReconnectBackoffMax + 8*c.RetryBackoffMax + r.lingers() +
-		40*p.MaxLatency + p.Config.Cluster.LeaderDelay + 3*time.Second + time.Duration(backlog*float64(time.Second))
-}
-
-// lingers is how long it takes until every partition had its turn in the buffer, if each keeps it for a whole linger.
-func (r *run) lingers() time.Duration {
-	rounds := 1 + int64(r.p.Partitions)*bufferpool.SlabSize/r.p.Config.BufferMemory
-	return max(r.w.Config.Linger, 0) * time.Duration(rounds)
-}
-
 // heal ends all faults, and holds the engine to what it then must do.
 func (r *run) heal() {
 	if r.ends > 0 {
@@ -176,44 +165,30 @@ func (r *run) heal() {
 	p, s := r.p, r.w.Selector
 	r.c.heal()
 	if p.Levels[AllGone] != Off {
-		r.c.count++
+		r.c.note(AllGone)
 		r.c.allGone()
 		s.In(r.rand.between(0, 5*time.Second), func() { r.end() })
 		return
 	}
 	r.c.repair()
-	d := r.patience()
-	r.b.healed = s.Since() + d
-	for i, parts := range r.b.parts {
+	b := r.b
+	b.wellAt, b.allowed = s.Since(), r.recoveryTime()
+	for i, parts := range b.parts {
 		for k := range parts {
 			r.a.probe(stream(p.Seed, 5), i, k)
 		}
 	}
-	began := s.Since()
-	s.In(d, func() {
-		if r.ends > 0 {
-			return
-		}
-		for _, parts := range r.b.parts {
-			for _, part := range parts {
-				if part.progress < began {
-					r.b.violate("%v: no progress %v after the cluster became well", part, d)
-				}
-			}
-		}
-		r.beCalm(0)
-		s.In(r.rand.between(0, 3*time.Second), r.end)
-	})
+	s.In(b.allowed+r.callbackTime(), func() { r.recovered(true) }) // by then it is known
 }
 
 // beCalm says that from now on, or a little later, nothing keeps a record from being settled soon.
 func (r *run) beCalm(in time.Duration) {
 	c := &r.w.Config
-	r.b.flushPatience = 2*time.Second + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay + r.p.burstTime()
+	r.b.flushPatience = 250*time.Millisecond + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay + r.p.burstTime()
 	if r.p.Levels[Throttle] != Off {
 		r.b.flushPatience += 6 * time.Second // one may follow the other
 	}
-	r.b.patience = r.b.flushPatience + max(c.Linger, 0)
+	r.b.patience = r.b.flushPatience + 2*time.Second + max(c.Linger, 0)
 	r.w.Selector.In(in, func() { r.b.calm = r.w.Selector.Since() })
 }
 
@@ -240,6 +215,9 @@ func (r *run) close(forced bool) {
 	}
 	r.c.ended, r.a.stopped = true, true
 	s := r.w.Selector
+	if r.ends == 0 { // not after the end of an ordinary life
+		r.c.note(map[bool]Kind{false: CloseEarly, true: CloseForced}[forced])
+	}
 	r.ends = s.Since() + r.w.Config.DeliveryTimeout + r.b.slack + r.callbackTime()
 	r.a.close()
 	if forced {
@@ -265,6 +243,8 @@ func (r *run) check() {
 		}
 	}
 	r.checkView()
+	r.b.checkLogs()
+	r.b.checkOpen()
 	free, total := w.Pool.Available(), w.Pool.Total()
 	if free < 0 || free > total {
 		r.b.violate("%d of %d bytes of memory are free", free, total)

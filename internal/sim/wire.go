@@ -38,6 +38,7 @@ type dialogue struct {
 }
 
 type asked struct {
+	node    int32
 	api     protocol.APIKey
 	version int16
 	corr    int32
@@ -74,7 +75,7 @@ type epochKey struct {
 }
 
 type epochState struct {
-	acked    bool
+	ackedBy  int32 // the leader that acknowledged a batch last; 0: none has
 	inFlight int
 }
 
@@ -97,6 +98,7 @@ func (t *tap) sent(node int32, c testbroker.ConnID, f protocol.Frame) {
 	}
 	frame := raw[4:]
 	a := asked{
+		node:    node,
 		api:     protocol.APIKey(binary.BigEndian.Uint16(frame)),
 		version: int16(binary.BigEndian.Uint16(frame[2:])),
 		corr:    int32(binary.BigEndian.Uint32(frame[4:])),
@@ -194,13 +196,18 @@ func (t *tap) batch(a *asked, p *partitionBook, h protocol.BatchHeader) {
 	s.sends++
 	s.waiting++
 	st := t.epoch(p, id)
-	if h.BaseSequence != 0 && s.sends == 1 && !t.ends[key] {
+	if p.stamp != id {
+		t.b.newEpoch(p, id)
+	}
+	p.onWire++
+	if h.BaseSequence != 0 && s.sends == 1 && !t.ends[key] && t.b.p.Levels[FuzzedMetadata] == Off { // which hides some batches from us
 		t.b.violate("a batch of %v, producer %d/%d, with sequence %d, where no batch before it ends", p, id.ID, id.Epoch, h.BaseSequence)
 	}
 	t.ends[stampKey{p, id, protocol.AddSequence(h.BaseSequence, h.Count)}] = true
 	st.inFlight++
-	if !st.acked && st.inFlight > 1 {
-		t.b.violate("%d batches of %v in flight under producer %d/%d, of which none was acknowledged yet", st.inFlight, p, id.ID, id.Epoch)
+	if st.ackedBy != a.node && st.inFlight > 1 {
+		t.b.violate("%d batches of %v in flight to node %d under producer %d/%d, of which it has not acknowledged any yet",
+			st.inFlight, p, a.node, id.ID, id.Epoch)
 	}
 	if st.inFlight > 5 {
 		t.b.violate("%d batches of %v in flight: brokers remember five", st.inFlight, p)
@@ -325,7 +332,7 @@ func (t *tap) answers(a *asked) bool {
 			p := t.b.find(name, topic.Partitions[j].Index)
 			for k := range a.batches {
 				if a.batches[k].part == p {
-					t.answer(&a.batches[k], topic.Partitions[j].ErrorCode)
+					t.answer(a.node, &a.batches[k], topic.Partitions[j].ErrorCode)
 					break
 				}
 			}
@@ -334,23 +341,53 @@ func (t *tap) answers(a *asked) bool {
 	return true
 }
 
-func (t *tap) answer(b *sentBatch, code protocol.ErrorCode) {
-	st := t.epoch(b.part, b.key.producer)
-	st.inFlight--
-	s := t.seen[b.key]
-	s.waiting--
+func (t *tap) answer(node int32, b *sentBatch, code protocol.ErrorCode) {
+	st, s := t.landed(b)
 	switch code {
 	case protocol.None, protocol.DuplicateSequenceNumber:
-		st.acked = true
+		st.ackedBy = node
 	case protocol.RequestTimedOut, protocol.NotEnoughReplicasAfterAppend, protocol.UnknownServerError, protocol.NetworkException,
 		protocol.KafkaStorageError:
 		s.floating++
 	case protocol.OutOfOrderSequenceNumber:
 		t.outOfOrder++
+		b.part.gapAt = t.b.w.Selector.now
 		s.refused = true
 		s.floating = 0 // what is missing before it will not come any more
+	case protocol.UnknownProducerID:
+		b.part.gapAt = t.b.w.Selector.now
+		s.refused = true
 	default:
 		s.refused = true
+	}
+}
+
+// landed takes in that no answer to a batch is waited for any more.
+func (t *tap) landed(b *sentBatch) (*epochState, *stamp) {
+	st, s := t.epoch(b.part, b.key.producer), t.seen[b.key]
+	st.inFlight--
+	s.waiting--
+	b.part.onWire--
+	return st, s
+}
+
+// newEpoch takes in that a partition goes on under another producer id or epoch. All that was sent under the one before must
+// be resolved: what is on its way, or in the log without the producer's knowing, would be there twice.
+func (b *Book) newEpoch(p *partitionBook, id protocol.ProducerID) {
+	was := p.stamp
+	p.stamp = id
+	if !was.Valid() {
+		return
+	}
+	if p.onWire > 0 {
+		b.violate("a batch of %v under producer %d/%d, while %d under %d/%d wait for their answers", p, id.ID, id.Epoch, p.onWire, was.ID, was.Epoch)
+	}
+	b.scan(p)
+	for _, r := range p.open {
+		if r.number > p.settled && r.copies > 0 && !p.forgiven(r) {
+			b.violate("a batch of %v under producer %d/%d, though record %d, sent under %d/%d, is stored and not settled", p, id.ID, id.Epoch, r.id, was.ID, was.Epoch)
+			return
+		}
 	}
 }
 
@@ -362,10 +399,7 @@ func (t *tap) ended(_ int32, c testbroker.ConnID) {
 	}
 	for i := range d.q {
 		for k := range d.q[i].batches {
-			b := &d.q[i].batches[k]
-			t.epoch(b.part, b.key.producer).inFlight--
-			s := t.seen[b.key]
-			s.waiting--
+			_, s := t.landed(&d.q[i].batches[k])
 			s.floating++
 		}
 	}
@@ -383,10 +417,7 @@ func (t *tap) dropped(_ int32, c testbroker.ConnID, corr int32) {
 			continue
 		}
 		for k := range d.q[i].batches {
-			b := &d.q[i].batches[k]
-			t.epoch(b.part, b.key.producer).inFlight--
-			s := t.seen[b.key]
-			s.waiting--
+			_, s := t.landed(&d.q[i].batches[k])
 			s.refused = true
 		}
 		d.q = append(d.q[:i], d.q[i+1:]...)
@@ -396,26 +427,30 @@ func (t *tap) dropped(_ int32, c testbroker.ConnID, corr int32) {
 
 // rate counts how often something happens, and complains when it is too often.
 type rate struct {
-	limit int // within a second; 0: no limit
-	times []time.Duration
-	at    int
-	total int
+	limit int             // within a second
+	times []time.Duration // of the last second
 }
 
 func (r *rate) count(now time.Duration, b *Book, what string) {
-	r.total++
-	if r.limit == 0 {
-		return
+	old := 0
+	for old < len(r.times) && now-r.times[old] >= time.Second {
+		old++
 	}
-	if r.times == nil {
-		r.times = make([]time.Duration, r.limit)
-		for i := range r.times {
-			r.times[i] = -time.Hour
-		}
+	r.times = append(r.times[:0], r.times[old:]...)
+	r.times = append(r.times, now)
+	if len(r.times) > r.limit {
+		b.violate("a storm: %d %s within a second, %d are allowed", len(r.times), what, r.limit)
+		r.times = r.times[:0]
 	}
-	if now-r.times[r.at] < time.Second {
-		b.violate("a storm: more than %d %s within a second", r.limit, what)
+}
+
+// attempts is how many attempts there are within a second if each fails at once, and the back-off between them doubles. Jitter
+// takes up to a fifth off it.
+func attempts(backoff, most time.Duration) int {
+	n := 1
+	for at := backoff; at*8/10 < time.Second; at += backoff {
+		n++
+		backoff = min(2*backoff, most)
 	}
-	r.times[r.at] = now
-	r.at = (r.at + 1) % r.limit
+	return n
 }

@@ -113,6 +113,9 @@ type World struct {
 	Metrics  *metrics.Set
 	Rand     *rand.Rand
 
+	// Settled is told of every batch that is settled, in the order of the records of its partition. May be nil.
+	Settled func(tp protocol.TopicPartition, records int32)
+
 	// SettledAt is, during a callback, when its record was settled, since the start.
 	SettledAt time.Duration
 
@@ -197,6 +200,9 @@ func New(cfg Config) (*World, error) {
 
 // done takes a batch that is settled.
 func (w *World) done(b *accumulator.ProducerBatch) {
+	if w.Settled != nil {
+		w.Settled(b.TopicPartition(), b.Count())
+	}
 	d := settled{w, b, w.Selector.Since()}
 	if w.Disp == nil {
 		d.Run()

@@ -1,0 +1,120 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/kafka-reservoir/producer/bufferpool"
+)
+
+// pain is how long it may take, after a kind of fault has ended, until all partitions are written to again: the figures of delivery
+// 4, which are for a back-off of 100 ms. A world whose back-offs and time-outs are longer has more time, see recoveryTime.
+type pain struct {
+	within     time.Duration
+	reconnects bool // connections are lost: add the back-off between attempts
+	hangs      bool // requests hang: add a request timeout
+	deaf       bool // so do attempts to connect, with all that is asked before a connection is up: add the longest of their timeouts
+}
+
+// pain of a kind of fault.
+func (k Kind) pain() pain {
+	switch k {
+	case LeaderMove, LeaderFlap, StaleMetadata, Leaderless, RefuseCode, DoubtCode, PartialCode, TooLarge, Throttle, NoProducerID,
+		OtherOrder, DuplicateCode, RecreateTopic, Unclean, ExpireProducer, ExpireAndFlap, Trickle:
+		return pain{within: 250 * time.Millisecond}
+	case BreakRequest, BreakAnswer, DropBefore, DropAfter, CutAnswer, TLSAlert, HTTPAnswer, HugeFrame, NegativeFrame,
+		WrongCorrelation, TruncatedBody, HugeArray, FuzzedAnswer, FuzzedMetadata:
+		return pain{within: 300 * time.Millisecond, reconnects: true}
+	case BrokerBounce, OtherAddress, OtherCluster, ReplaceAll, RestartAll, GoneForGood:
+		return pain{within: 500 * time.Millisecond, reconnects: true}
+	case AcceptClose, RefuseConnect:
+		return pain{within: time.Second, reconnects: true}
+	case LoseRequest, LateRequest, SlowReader:
+		return pain{within: 500 * time.Millisecond, reconnects: true, hangs: true}
+	case LateAnswer, HoldAnswer, DelayAppend, Swallow, HalfOpen, HangConnect, DeafBroker:
+		return pain{within: 500 * time.Millisecond, reconnects: true, hangs: true, deaf: true}
+	}
+	return pain{} // of the application's making
+}
+
+// assumed is the back-off that the figures of delivery 4 include.
+const assumed = 100 * time.Millisecond
+
+// recoveryTime is how long it may take from the end of all faults until every partition was written to: what the worst kind of
+// fault takes, and what the world's own settings add.
+func (r *run) recoveryTime() time.Duration {
+	p, c := r.p, &r.w.Config
+	worst := pain{within: 250 * time.Millisecond}
+	for _, k := range p.On() {
+		is := k.pain()
+		worst.within = max(worst.within, is.within)
+		worst.reconnects = worst.reconnects || is.reconnects
+		worst.hangs = worst.hangs || is.hangs
+		worst.deaf = worst.deaf || is.deaf
+	}
+	longer := func(backoff time.Duration) time.Duration { return max(backoff*6/5-assumed, 0) } // jitter adds a fifth
+	d := worst.within + longer(c.RetryBackoffMax)
+	if worst.reconnects {
+		d += longer(c.ReconnectBackoffMax)
+	}
+	switch {
+	case worst.deaf:
+		d += max(c.RequestTimeout, c.SetupTimeoutMax*6/5)
+	case worst.hangs:
+		d += c.RequestTimeout
+	}
+	if p.Levels[NoProducerID] != Off {
+		d += c.RetryBackoffMax * 6 / 5 // before the back-off of the first batch
+	}
+	if p.Levels[Throttle] != Off {
+		d += maxThrottle // the last of them still lasts
+	}
+	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available())/float64(p.Bandwidth) + float64(r.b.open)/p.capacity()
+	return d + r.lingers() + p.Config.Cluster.LeaderDelay + 10*p.MaxLatency + time.Duration(backlog*float64(time.Second))
+}
+
+// lingers is how long it takes until every partition had its turn in the buffer, if each keeps it for a whole linger. Where there
+// is not room for all, who comes first is a matter of luck.
+func (r *run) lingers() time.Duration {
+	rounds := time.Duration(1)
+	if want := int64(r.p.Partitions) * bufferpool.SlabSize; want > r.p.Config.BufferMemory {
+		rounds = time.Duration(2 + want/r.p.Config.BufferMemory)
+	}
+	return max(r.w.Config.Linger, 0) * rounds
+}
+
+// mayTake is how long a partition may be without progress. Where a leader has forgotten what it had, that costs more: another
+// request timeout, in which a batch without an answer may still be on its way in a slow broker, or a record that nobody knows
+// the fate of, so that the next one has to linger.
+func (b *Book) mayTake(p *partitionBook) time.Duration {
+	if p.gapAt < b.wellAt {
+		return b.allowed
+	}
+	return b.allowed + b.more()
+}
+
+func (b *Book) more() time.Duration { return b.w.Config.RequestTimeout + max(b.w.Config.Linger, 0) }
+
+// recovered holds the partitions to it, when all of them have had their time.
+func (r *run) recovered(more bool) {
+	if r.ends > 0 {
+		return
+	}
+	b := r.b
+	for _, parts := range b.parts {
+		for _, p := range parts {
+			if p.progress < b.wellAt && p.gapAt >= b.wellAt && more {
+				r.w.Selector.In(b.more(), func() { r.recovered(false) })
+				return
+			}
+		}
+	}
+	for _, parts := range b.parts {
+		for _, p := range parts {
+			if may := b.mayTake(p); p.progress < b.wellAt || p.recovery > may {
+				b.violate("%v: no progress %v after the cluster became well", p, may)
+			}
+		}
+	}
+	r.beCalm(0)
+	r.w.Selector.In(r.rand.between(0, 3*time.Second), r.end)
+}
