@@ -65,6 +65,12 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 		return testbroker.MuteBefore()
 	case c.hostile(&v, r):
 		return v
+	case produce && c.first(&v, r):
+		return v
+	case c.fires(HostileAfter, 1):
+		answer := pick(c.kind[HostileAfter].draw, alert, page)
+		v.Rewrite = func([]byte) []byte { return answer }
+		return v
 	}
 	if c.fires(HoldAnswer, 1) {
 		v.Hold = c.kind[HoldAnswer].wait(c)
@@ -83,7 +89,12 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 	switch {
 	case r.API == protocol.KeyInitProducerID && c.fires(NoProducerID, 40):
 		v.Code = pick(c.kind[NoProducerID].draw, protocol.CoordinatorNotAvailable, protocol.NotCoordinator, protocol.CoordinatorLoadInProgress)
+	case r.API == protocol.KeyMetadata && c.fires(MetadataCode, 20):
+		v.Code = pick(c.kind[MetadataCode].draw, protocol.LeaderNotAvailable, protocol.UnknownTopicOrPartition, protocol.RequestTimedOut,
+			protocol.UnknownServerError)
 	case !produce:
+	case c.fires(AnyRetriable, 1):
+		v.Code = pick(c.kind[AnyRetriable].draw, retriable...)
 	case c.fires(RefuseCode, 1):
 		v.Code = pick(c.kind[RefuseCode].draw, refusals...)
 	case c.fires(DoubtCode, 1):
@@ -103,6 +114,50 @@ func (c *chaos) request(r *testbroker.Request) (v testbroker.Verdict) {
 	}
 	return v
 }
+
+// retriable are all codes after which a request may be repeated.
+var retriable = func() (codes []protocol.ErrorCode) {
+	for c := protocol.None; c < 1000; c++ {
+		if c.Retriable() {
+			codes = append(codes, c)
+		}
+	}
+	return codes
+}()
+
+// first has something happen to batches that are the first of their producer's epoch in a partition.
+func (c *chaos) first(v *testbroker.Verdict, r *testbroker.Request) bool {
+	var firsts []testbroker.PartitionVerdict
+	for i := range r.Batches {
+		if b := &r.Batches[i]; b.ProducerID >= 0 && b.BaseSequence == 0 {
+			firsts = append(firsts, testbroker.PartitionVerdict{Topic: b.Topic, Partition: b.Partition})
+		}
+	}
+	if len(firsts) == 0 || !c.fires(FirstWrite, 30) {
+		return false
+	}
+	t := &c.kind[FirstWrite]
+	switch t.IntN(4) {
+	case 0:
+		for i := range firsts {
+			firsts[i].Code = pick(t.draw, refusals...)
+		}
+		v.Partitions = firsts
+	case 1:
+		*v = testbroker.DropBefore()
+	case 2:
+		*v = testbroker.DropAfter()
+	case 3:
+		v.Delay = t.wait(c)
+	}
+	return true
+}
+
+// What servers of another kind say.
+var (
+	alert = []byte{0x15, 3, 3, 0, 2, 2, 70}
+	page  = []byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+)
 
 // partial answers errors for some partitions of a request.
 func (c *chaos) partial(v *testbroker.Verdict, r *testbroker.Request) {
@@ -158,9 +213,9 @@ func (c *chaos) hostile(v *testbroker.Verdict, r *testbroker.Request) bool {
 	}
 	switch {
 	case c.fires(TLSAlert, 1):
-		return raw([]byte{0x15, 3, 3, 0, 2, 2, 70})
+		return raw(alert)
 	case c.fires(HTTPAnswer, 1):
-		return raw([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"))
+		return raw(page)
 	case c.fires(HugeFrame, 1):
 		return rewrite(func(f []byte) []byte { return append([]byte{0x7f, 0xff, 0xff, 0xff}, f[4:]...) })
 	case c.fires(NegativeFrame, 1):

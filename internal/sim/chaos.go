@@ -32,8 +32,9 @@ type chaos struct {
 
 // brokerState is what is known of a broker, by id-1.
 type brokerState struct {
-	down bool
-	host string
+	down   bool
+	host   string
+	silent time.Duration // until then its packets vanish
 }
 
 // trigger fires now and then.
@@ -170,13 +171,14 @@ func (t *trigger) wait(c *chaos) time.Duration {
 // network makes the selector's hooks.
 func (c *chaos) network() Network {
 	n := Network{Sent: c.tap.sent, Received: c.tap.received, Dropped: c.tap.dropped, Ended: c.tap.ended}
-	n.Dial = func(protocol.Node) (f DialFault) {
+	n.Dial = func(to protocol.Node) (f DialFault) {
 		c.tap.dials.count(c.w.Selector.Since(), c.b, "attempts to connect")
 		if !c.active() {
 			return f
 		}
 		f.Refuse = c.fires(RefuseConnect, 10)
 		f.Hang = c.fires(HangConnect, 5)
+		f.Delay = c.silent(to)
 		return f
 	}
 	linger, longest := stream(c.p.Seed, 2), 5*time.Millisecond

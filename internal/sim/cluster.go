@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/testbroker"
+	"github.com/kafka-reservoir/producer/protocol"
 )
 
 // startCluster plans what will go wrong in the cluster.
@@ -23,7 +24,45 @@ func (c *chaos) startCluster() {
 	c.every(RecreateTopic, 15*time.Second, 5*time.Second, c.recreate)
 	c.every(Unclean, 10*time.Second, 3*time.Second, c.unclean)
 	c.every(ExpireProducer, 10*time.Second, 2*time.Second, func(t *trigger) { c.expire(t, false) })
+	c.every(Silence, 10*time.Second, 3*time.Second, c.silence)
 	c.every(ExpireAndFlap, 10*time.Second, 2*time.Second, func(t *trigger) { c.expire(t, true) })
+}
+
+// silence has packets to and from a broker vanish for a while. Either side sends them again, so that they arrive when it is over, unless
+// something on the way has forgotten the connection by then.
+func (c *chaos) silence(t *trigger) {
+	node := c.someNode(t)
+	if node == 0 {
+		return
+	}
+	s := c.w.Selector
+	until := s.now + min(t.between(0, 3*c.p.Config.RequestTimeout), maxDelay)
+	forgotten := t.chance(0.5)
+	c.nodes[node-1].silent = until
+	for _, k := range s.conns { // in any order: each by itself
+		if k.to.c != c.w.Cluster || k.to.node != node {
+			continue
+		}
+		if forgotten {
+			k.hole = true
+		} else {
+			k.outward, k.inward = max(k.outward, until), max(k.inward, until)
+		}
+	}
+}
+
+// silent is how long it takes until a broker at this address hears of an attempt to connect: the attempt is repeated, at
+// longer and longer intervals.
+func (c *chaos) silent(at protocol.Node) time.Duration {
+	to, now := c.w.Selector.places[place{at.Host, at.Port}], c.w.Selector.now
+	if to.c != c.w.Cluster {
+		return 0
+	}
+	after, until := time.Duration(0), c.nodes[to.node-1].silent
+	for next := time.Second; now+after < until; next *= 2 {
+		after += next
+	}
+	return after
 }
 
 // somePartition draws one; nil if its topic is not there at present.

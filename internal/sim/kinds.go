@@ -5,7 +5,7 @@ import "strings"
 // Kind is a kind of fault.
 type Kind int
 
-// The kinds of faults: delivery's catalogue. What they do is in network.go, answers.go, cluster.go and app.go.
+// The kinds of faults: delivery's catalogue. What they do is in chaos.go, answers.go, cluster.go and app.go.
 const (
 	// On the network.
 	BreakRequest  Kind = iota // a connection breaks at any byte of a request
@@ -78,6 +78,13 @@ const (
 	// At the end.
 	AllGone // all brokers go down and stay down
 
+	// Those that came later: they are drawn apart from the others, so that worlds without them stay what they were.
+	Silence      // packets to and from a broker vanish for a while; what is sent again arrives late, or its connection is dead for good
+	FirstWrite   // the first batch of a producer in a partition is refused, lost or late, as others of its time need not be
+	AnyRetriable // any code that says that the request may succeed later, and nothing done
+	MetadataCode // metadata has errors instead of topics
+	HostileAfter // a request is carried out and answered with bytes that are not Kafka's
+
 	kinds
 )
 
@@ -92,7 +99,11 @@ var kindNames = [kinds]string{
 	"fuzzed-answer", "fuzzed-metadata",
 	"slow-callbacks", "send-from-callback", "cancel", "flush", "wall-clock-jump", "close-early", "close-forced",
 	"all-gone",
+	"silence", "first-write", "any-retriable", "metadata-code", "hostile-after",
 }
+
+// firstLater is the first of those that came later.
+const firstLater = Silence
 
 func (k Kind) String() string { return kindNames[k] }
 

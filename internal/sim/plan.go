@@ -146,6 +146,12 @@ func Draw(seed uint64, o Options) Plan {
 	return p
 }
 
+// generations are the releases that brokers are of; the newest one has more chances.
+var generations = []*testbroker.Generation{
+	testbroker.Kafka44, testbroker.Kafka44, testbroker.Kafka44, testbroker.Kafka40, testbroker.Kafka39,
+	testbroker.Kafka28, testbroker.Kafka21, testbroker.Kafka11, testbroker.Kafka011,
+}
+
 func (p *Plan) drawConfig(d draw) {
 	request := pick(d, 300*time.Millisecond, time.Second, 2*time.Second, 5*time.Second)
 	linger := pick(d, -1, -1, time.Millisecond, 5*time.Millisecond, d.between(0, 100*time.Millisecond), 3*time.Second)
@@ -183,8 +189,7 @@ func (p *Plan) drawConfig(d draw) {
 	case 4:
 		c.NotIdempotent, c.Retries = true, pick(d, -1, 1, 3)
 	}
-	gen := pick(d, testbroker.Kafka44, testbroker.Kafka44, testbroker.Kafka44, testbroker.Kafka40, testbroker.Kafka39,
-		testbroker.Kafka28, testbroker.Kafka21, testbroker.Kafka11, testbroker.Kafka011)
+	gen := pick(d, generations...)
 	if c.Codec == protocol.CodecZstd && (gen == testbroker.Kafka11 || gen == testbroker.Kafka011) {
 		c.Codec = protocol.CodecLZ4
 	}
@@ -223,7 +228,7 @@ func (p *Plan) drawSizes(d draw) {
 func (p *Plan) drawLevels(d draw) {
 	most := pick(d, 0, 1, 1, 2, 2, 3, 3, 5, 8, 20)
 	for range most {
-		k := Kind(d.IntN(int(kinds)))
+		k := Kind(d.IntN(int(firstLater)))
 		level := pick(d, Rare, Often)
 		switch k {
 		case CloseEarly, CloseForced, AllGone:
@@ -237,6 +242,12 @@ func (p *Plan) drawLevels(d draw) {
 	for _, k := range []Kind{SlowReader, OtherAddress, Throttle, StaleMetadata, DuplicateCode, DoubtCode, PartialCode} {
 		if d.chance(0.05) {
 			p.Levels[k] = Often
+		}
+	}
+	later := stream(p.Seed, 6)
+	for k := firstLater; k < kinds; k++ {
+		if level := pick(later, Rare, Often); later.chance(0.05) {
+			p.Levels[k] = level
 		}
 	}
 	for _, k := range []Kind{Flush, SlowCallbacks, SendFromCallback, Cancel} {

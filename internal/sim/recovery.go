@@ -19,18 +19,19 @@ type pain struct {
 func (k Kind) pain() pain {
 	switch k {
 	case LeaderMove, LeaderFlap, StaleMetadata, Leaderless, RefuseCode, DoubtCode, PartialCode, TooLarge, Throttle, NoProducerID,
-		OtherOrder, DuplicateCode, RecreateTopic, Unclean, ExpireProducer, ExpireAndFlap, Trickle:
+		OtherOrder, DuplicateCode, RecreateTopic, Unclean, ExpireProducer, ExpireAndFlap, Trickle,
+		AnyRetriable, MetadataCode:
 		return pain{within: 250 * time.Millisecond}
 	case BreakRequest, BreakAnswer, DropBefore, DropAfter, CutAnswer, TLSAlert, HTTPAnswer, HugeFrame, NegativeFrame,
-		WrongCorrelation, TruncatedBody, HugeArray, FuzzedAnswer, FuzzedMetadata:
+		WrongCorrelation, TruncatedBody, HugeArray, FuzzedAnswer, FuzzedMetadata, HostileAfter:
 		return pain{within: 300 * time.Millisecond, reconnects: true}
 	case BrokerBounce, OtherAddress, OtherCluster, ReplaceAll, RestartAll, GoneForGood:
 		return pain{within: 500 * time.Millisecond, reconnects: true}
 	case AcceptClose, RefuseConnect:
 		return pain{within: time.Second, reconnects: true}
-	case LoseRequest, LateRequest, SlowReader:
+	case LoseRequest, LateRequest, SlowReader, FirstWrite:
 		return pain{within: 500 * time.Millisecond, reconnects: true, hangs: true}
-	case LateAnswer, HoldAnswer, DelayAppend, Swallow, HalfOpen, HangConnect, DeafBroker:
+	case LateAnswer, HoldAnswer, DelayAppend, Swallow, HalfOpen, HangConnect, DeafBroker, Silence:
 		return pain{within: 500 * time.Millisecond, reconnects: true, hangs: true, deaf: true}
 	}
 	return pain{} // of the application's making

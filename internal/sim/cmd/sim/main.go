@@ -10,9 +10,11 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -33,6 +35,7 @@ func main() {
 		workers    = flag.Int("workers", 0, "how many seeds to play at once (0: one a processor)")
 		hunt       = flag.Bool("mutants", false, "see which planted bugs are caught, each within 200 seeds (needs the build tag mutants)")
 		plant      = flag.String("plant", "none", "the bug to plant (needs the build tag mutants)")
+		reportTo   = flag.String("report", "", "write what was shown to this file, as Markdown")
 		quiet      = flag.Bool("quiet", false, "no progress")
 	)
 	flag.Parse()
@@ -55,6 +58,7 @@ func main() {
 		os.Exit(traced(*first, o))
 	}
 
+	shown := sim.Report{Command: command(), Commit: commit()}
 	begin, last := time.Now(), time.Now()
 	var so sim.Totals
 	failed := 0
@@ -67,6 +71,7 @@ func main() {
 		},
 		Each: func(r *sim.Result) bool {
 			so.Add(r)
+			shown.Add(o, r)
 			if len(r.Violations) > 0 {
 				failed++
 				report(r, o, *shrink, failed)
@@ -79,10 +84,54 @@ func main() {
 			return true
 		},
 	}.Run()
+	if *reportTo != "" {
+		if err := write(*reportTo, &shown); err != nil {
+			fmt.Fprintln(os.Stderr, "sim:", err)
+			defer os.Exit(2)
+		}
+	}
 	fmt.Println(&totals)
 	if failed > 0 {
 		os.Exit(1)
 	}
+}
+
+func write(name string, r *sim.Report) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := r.WriteTo(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// command is how this run can be had again: what says where output goes, and how fast, is not part of it.
+func command() string {
+	s := "go run ./internal/sim/cmd/sim"
+	flag.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "report", "quiet", "workers", "shrink":
+		default:
+			s += fmt.Sprintf(" -%s %v", f.Name, f.Value)
+		}
+	})
+	return s
+}
+
+// commit is what is checked out: go run does not put it into the program. Empty if git cannot tell.
+func commit() string {
+	out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	s := strings.TrimSpace(string(out))
+	if out, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output(); err == nil && len(out) > 0 {
+		s += ", changed"
+	}
+	return s
 }
 
 // hunted plants one bug after the other.
@@ -135,7 +184,7 @@ const maxShrunk = 3
 
 // report tells of a seed that failed.
 func report(r *sim.Result, o sim.Options, runs, failed int) {
-	fmt.Printf("seed %d failed, digest %016x: %v\n", r.Seed, r.Digest, sim.Draw(r.Seed, o))
+	fmt.Printf("seed %d failed at commit %s, digest %016x: %v\n", r.Seed, cmp.Or(commit(), "(unknown)"), r.Digest, sim.Draw(r.Seed, o))
 	for i, v := range r.Violations {
 		if i == 5 {
 			fmt.Printf("  and %d more\n", len(r.Violations)-i)
