@@ -181,6 +181,9 @@ func (a *RecordAccumulator) take(d *deque, n *node, room int, only bool, now tim
 	d.drained = a.s.drains
 	b.drained = now
 	b.leaderEpoch = a.leaderEpoch(d)
+	if mutants.On(mutants.TimeFromFirstSend) && b.attempts == 0 {
+		b.created = now
+	}
 	b.attempts++
 	return b, taken
 }

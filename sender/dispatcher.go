@@ -125,6 +125,9 @@ func goroutineID() (id uint64) {
 func (d *Dispatcher) Close() {
 	d.mu.Lock()
 	wake := d.asleep && !d.closed // asleep stays true: nothing may come in any more
+	if mutants.On(mutants.CloseBeforeCallbacks) && !d.closed {
+		close(d.done)
+	}
 	d.closed = true
 	d.mu.Unlock()
 	if wake {
@@ -190,9 +193,9 @@ func (d *Dispatcher) Step() bool {
 func (d *Dispatcher) more() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.queue) == 0 || d.closed && mutants.On(mutants.CallbacksAbandoned) {
+	if len(d.queue) == 0 {
 		d.asleep = true
-		if d.closed {
+		if d.closed && !mutants.On(mutants.CloseBeforeCallbacks) {
 			close(d.done)
 		}
 		return false

@@ -3,6 +3,7 @@ package sender
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kafka-reservoir/producer/accumulator"
@@ -144,6 +145,12 @@ func (s *Sender) acknowledged(b *accumulator.ProducerBatch, base, logAppend int6
 		s.cfg.BatchDone(tp.Topic, tp.Partition, int(b.Count()), b.Size(), b.Attempts(), base, now.Sub(b.Created()), nil)
 	}
 	s.acc.Complete(b, base, logAppend)
+	if mutants.On(mutants.ImplicitAck) {
+		for _, e := range slices.Backward(s.acc.Earlier(b, now)) {
+			base -= int64(e.Count())
+			s.acknowledged(e, base, -1, now)
+		}
+	}
 }
 
 // retryOrFail sends a batch again if it may be: its retries and its delivery timeout are not used up.

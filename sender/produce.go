@@ -265,9 +265,6 @@ func (r *produceRequest) answer(resp *netclient.Response) error {
 			b := r.found[k]
 			k++
 			s.landed(b)
-			if mutants.On(mutants.ImplicitAck) && t.Partitions[j].ErrorCode.Retriable() {
-				t.Partitions[j].ErrorCode = t.Partitions[0].ErrorCode
-			}
 			s.settle(b, &t.Partitions[j], resp.Version, resp.Now)
 		}
 	}

@@ -15,7 +15,7 @@ type ID int
 const (
 	None                     ID = iota
 	FreedInFlight               // memory of a batch that expired is used again while a connection still reads it (KAFKA-19012)
-	ImplicitAck                 // what a batch is answered is taken from another one of the request
+	ImplicitAck                 // an acknowledgement counts for the batches before it as well, refused ones included
 	BumpWithOthersUnresolved    // partitions take the next epoch while batches under the old one are in doubt
 	QueuedKeepsSequence         // the epoch moves on, and a batch that waits keeps its sequence
 	RetryOvertaken              // a batch that is sent again goes behind later ones
@@ -33,7 +33,7 @@ const (
 	TimeFromFirstSend           // the delivery timeout begins when a batch is sent first
 	InFlightKept                // a connection that ends does not give back what was in flight
 	SplitRenumbered             // the parts of a split batch get wrong sequences
-	CallbacksAbandoned          // Close does not wait for callbacks
+	CloseBeforeCallbacks        // Close does not wait for callbacks
 	count
 )
 
@@ -41,7 +41,7 @@ var names = [count]string{
 	"none", "freed-in-flight", "implicit-ack", "bump-with-others-unresolved", "queued-keeps-sequence", "retry-overtaken",
 	"two-before-first-ack", "duplicate-fails", "out-of-order-forever", "flush-does-not-wake", "throttle-without-timer",
 	"any-correlation", "matched-by-order", "partition-error-ignored", "older-epoch-accepted", "no-leader-cached",
-	"old-address-kept", "time-from-first-send", "in-flight-kept", "split-renumbered", "callbacks-abandoned",
+	"old-address-kept", "time-from-first-send", "in-flight-kept", "split-renumbered", "close-before-callbacks",
 }
 
 func (m ID) String() string { return names[m] }

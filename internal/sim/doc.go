@@ -8,23 +8,30 @@
 //     metadata, sequence state and callback queue. Tests of single scenarios use it.
 //   - [Run] plays a [Plan]: a whole world drawn from a seed, with an application that sends, brokers and networks that fail,
 //     and a [Book] that holds what the producer said against what the brokers stored. [Shrink] makes a plan that fails
-//     smaller.
+//     smaller, [Report] tells what many seeds have shown.
 //
 // Everything runs on the goroutine that calls Run; worlds share nothing, so that many can run at once: see [Swarm], and the
 // command in cmd/sim.
 //
 // # What is held
 //
-// While a plan runs: every callback once, in order within its partition, in time, not after Close; an acknowledged record in the log,
-// at its offset, with its bytes; no record twice, first copies in order; on the wire, the same bytes under the same sequence, each
-// sequence where another ends, one batch per partition until the first acknowledgement; throttles, limits of requests in flight
-// and leader epochs; frames unchanged while a connection holds them, memory in balance; no storms, no spinning. An error names
-// why, no record is given up early, and "never sent" and "may have been written" are true. Once the brokers are well again:
-// all partitions go on within the request timeout, a connection's set-up and the back-offs, and nothing that is accepted then fails or
-// is late.
+// After every iteration of the sender, and at every callback, request and answer (delivery 5.5):
+//
+//  1. An acknowledged record is in the log that it names, at its offset, with its bytes.
+//  2. No record is in a log twice; first copies are in the order of Send within a partition.
+//  3. Every record has one callback, in order within its partition, by the delivery timeout and a quarter of a second, and not after Close.
+//  4. On the wire the same bytes stand under the same sequence, each sequence begins where another one ends, an epoch begins when what was
+//     sent under the one before is resolved, each leader has one batch until it has acknowledged one, then five at most, and a
+//     connection has no more requests than it may. Throttles are kept, and end. Leader epochs do not go back.
+//  5. Frames do not change while a connection holds them; when nothing is open and nothing on its way all memory is back.
+//  6. An error names why; no record is given up before its time; "never sent" and "may have been written" are true.
+//  7. When all is well again every partition goes on within delivery 4's figure for the worst of the faults that there were, and what the
+//     world's own back-offs and time-outs add to it (recoveryTime); from then on nothing fails, and neither records nor flushes take long.
+//  8. Connection attempts, metadata and InitProducerId requests stay below what back-off allows; the sender does not spin.
+//  9. Open records take no more memory than they may.
 //
 // Where brokers forget what they promised (an unclean election, a topic deleted, producers expired, a log model without
-// state), the book knows which records that excuses.
+// state), the book knows which records that excuses. TestCheckersSee breaks each rule, one after the other.
 //
 // # What is not simulated
 //

@@ -250,6 +250,12 @@ func (p *Plan) drawLevels(d draw) {
 			p.Levels[k] = level
 		}
 	}
+	if c := &p.Config; later.chance(0.4) && !p.idempotent() && c.MaxInFlight > 1 && !c.AcksNone && c.Retries >= 0 {
+		// Only there later batches are taken when an earlier one is refused, if there are several in flight: without linger there would
+		// be one request at a time.
+		p.Levels[RefuseCode], p.Levels[HoldAnswer] = Often, Often
+		p.Partitions, p.Rate, c.Linger = min(p.Partitions, 3), max(p.Rate, 100), time.Millisecond
+	}
 	for _, k := range []Kind{Flush, SlowCallbacks, SendFromCallback, Cancel} {
 		if d.chance(0.2) {
 			p.Levels[k] = pick(d, Rare, Often)

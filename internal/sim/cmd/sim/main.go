@@ -2,7 +2,9 @@
 // line that sums them up.
 //
 //	go run ./internal/sim/cmd/sim -seeds 2000 -hours 20
-//	go run ./internal/sim/cmd/sim -seed 4711 -seeds 1 -trace | less
+//	go run ./internal/sim/cmd/sim -seeds 100000 -report internal/sim/REPORT.md
+//	go run ./internal/sim/cmd/sim -seed 4711 -trace | less
+//	go run -tags mutants ./internal/sim/cmd/sim -mutants
 //
 // The same seeds give the same digest, on any machine and with any number of processors. A seed that fails is made smaller and
 // printed with the command that repeats it; the exit status is then 1.
