@@ -61,8 +61,8 @@ type nodeConn struct {
 
 	// Across connections.
 	failures  int           // connections in a row that ended, the last one that was ready included
-	lost      int           // connections in a row that were ready and ended soon
-	lostAt    time.Time     // when the last one of all that were ready ended
+	lost      int           // connections that were ready and ended, each soon after the one before; the first does not count
+	lostAt    time.Time     // when the last one that was ready ended
 	attempts  int           // of these, attempts that never became ready
 	attemptAt time.Time     // when the last attempt began
 	patience  time.Duration // how long it may take
@@ -110,7 +110,7 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 			n.countLost(now, reconnect.Max)
 		}
 		n.lastErr = err
-		n.retryAt = now.Add(reconnect.Delay(n.failures))
+		n.retryAt = now.Add(reconnect.Delay(max(n.failures, min(n.lost, maxLost))))
 		n.failures++
 	}
 	n.versions, n.why, n.planned, n.deaf, n.gone, n.oneWay = nil, nil, false, false, false, false
@@ -119,16 +119,15 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 // maxLost bounds how far the pause grows for a node that takes connections: to four times its start.
 const maxLost = 2
 
-// countLost has the pause grow a little while connections that were ready keep ending, each within bound of the one before. In Java
-// a connection that became ready is enough to start anew, so that a node that answers nonsense, or resets connections that
+// countLost has the pause be longer while connections that were ready keep ending, each within bound of the one before. In Java a
+// connection that became ready is enough to start anew, so that a node that answers nonsense, or resets connections that
 // carry requests, is connected twenty times a second. To let the pause grow to its bound would keep partitions waiting for
 // a node that is well again.
 func (n *nodeConn) countLost(now time.Time, bound time.Duration) {
-	if now.Sub(n.lostAt) >= bound {
+	n.lost++
+	if n.lostAt.IsZero() || now.Sub(n.lostAt) >= bound {
 		n.lost = 0
 	}
-	n.failures = min(n.lost, maxLost)
-	n.lost++
 	n.lostAt = now
 }
 

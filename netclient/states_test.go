@@ -143,7 +143,14 @@ func TestReconnectBackoffOfLostConnections(t *testing.T) {
 			assert.Equal(t, want*ms, lose())
 			r.pass(want * ms)
 		}
-		r.pass(time.Second)
+		// Attempts that fail after that are counted from one, and wait no less.
+		for _, want := range []time.Duration{200, 200, 400, 800, 1000} {
+			require.False(t, r.Ready(r.node(1), r.now))
+			r.sel.gone(0, 1, errReset)
+			r.poll(0)
+			assert.Equal(t, want*ms, r.PollDelay(1, r.now))
+			r.pass(want * ms)
+		}
 	}
 }
 
