@@ -6,7 +6,7 @@
 //	go run ./internal/sim/cmd/sim -seed 4711 -trace | less
 //	go run -tags mutants ./internal/sim/cmd/sim -mutants
 //
-// The same seeds give the same digest, on any machine and with any number of processors. A seed that fails is made smaller and
+// An interrupt ends a long run early: it tells of the seeds that were played. The same seeds give the same digest, on any machine and with any number of processors. A seed that fails is made smaller and
 // printed with the command that repeats it; the exit status is then 1.
 package main
 
@@ -17,7 +17,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/mutants"
@@ -60,7 +62,9 @@ func main() {
 		os.Exit(traced(*first, o))
 	}
 
-	shown := sim.Report{Command: command(), Commit: commit()}
+	shown := sim.Report{Command: command(*seeds), Commit: commit()}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM) // what was played until then is told
 	begin, last := time.Now(), time.Now()
 	var so sim.Totals
 	failed := 0
@@ -83,7 +87,13 @@ func main() {
 				fmt.Fprintf(os.Stderr, "%8v  %v (%.0f simulated hours an hour)\n", now.Sub(begin).Round(time.Second), &so,
 					float64(so.Time)/float64(now.Sub(begin)))
 			}
-			return true
+			select {
+			case <-interrupted:
+				shown.Command = command(so.Seeds)
+				return false
+			default:
+				return true
+			}
 		},
 	}.Run()
 	if *reportTo != "" {
@@ -111,11 +121,11 @@ func write(name string, r *sim.Report) error {
 }
 
 // command is how this run can be had again: what says where output goes, and how fast, is not part of it.
-func command() string {
-	s := "go run ./internal/sim/cmd/sim"
+func command(seeds int) string {
+	s := fmt.Sprintf("go run ./internal/sim/cmd/sim -seeds %d", seeds)
 	flag.Visit(func(f *flag.Flag) {
 		switch f.Name {
-		case "report", "quiet", "workers", "shrink":
+		case "seeds", "report", "quiet", "workers", "shrink":
 		default:
 			s += fmt.Sprintf(" -%s %v", f.Name, f.Value)
 		}
@@ -204,5 +214,9 @@ func report(r *sim.Result, o sim.Options, runs, failed int) {
 
 // replay is the command that plays a seed again.
 func replay(seed uint64, o sim.Options) string {
-	return fmt.Sprintf("go run ./internal/sim/cmd/sim -seed %d%s -trace", seed, o.Flags())
+	tags, plant := "", ""
+	if bug := flag.Lookup("plant").Value.String(); bug != "none" {
+		tags, plant = " -tags mutants", " -plant "+bug
+	}
+	return fmt.Sprintf("go run%s ./internal/sim/cmd/sim%s -seed %d%s -trace", tags, plant, seed, o.Flags())
 }
