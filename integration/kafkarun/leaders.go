@@ -61,14 +61,10 @@ func (c *Cluster) ElectPreferred(ctx context.Context, topic string) error {
 	if err != nil {
 		return err
 	}
+	// All are asked for: who leads and who is preferred, the controller knows better than the broker that was asked.
 	var all kadm.TopicsSet
-	for p, d := range t.Partitions {
-		if d.Leader != d.Replicas[0] {
-			all.Add(topic, p)
-		}
-	}
-	if all == nil {
-		return nil // a request for nil would be one for every topic
+	for p := range t.Partitions {
+		all.Add(topic, p)
 	}
 	res, err := adm.ElectLeaders(ctx, kadm.ElectPreferredReplica, all)
 	if err != nil {

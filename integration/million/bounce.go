@@ -3,6 +3,7 @@ package million
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -17,6 +18,9 @@ const (
 	// Move moves all leaders while all nodes run.
 	Move Kind = "move"
 )
+
+// maxFlight is about how long a burst of records is on its way.
+const maxFlight = 20 * time.Millisecond
 
 // ParseKind is the kind of this name.
 func ParseKind(name string) (Kind, error) {
@@ -132,10 +136,11 @@ func (r *run) bounce(ctx context.Context, i int, kind Kind) (Round, error) {
 			moving = append(moving, p)
 		}
 	}
-	// Half a burst of records is to be on its way, so that something can be lost.
+	// Half a burst of records is to be on its way, so that something can be lost; how far each has come is left to chance.
 	if err := r.await(ctx, func() bool { return r.unacked() >= r.o.Rate/20 }); err != nil {
 		return Round{}, err
 	}
+	time.Sleep(rand.N(maxFlight))
 	begin := time.Now()
 	w := newWatch(moving, begin)
 	r.setWatch(w)
