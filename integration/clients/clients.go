@@ -50,6 +50,8 @@ type Client interface {
 	SendSync(ctx context.Context, r *Record) Ack
 	// Flush waits until everything sent has its result.
 	Flush(ctx context.Context) error
+	// Retried counts the records sent again; zero where that is not known.
+	Retried() int
 	// Close flushes and ends the producer.
 	Close(ctx context.Context) error
 }

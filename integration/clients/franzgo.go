@@ -49,6 +49,8 @@ func (f *franzGo) SendSync(ctx context.Context, r *Record) Ack {
 
 func (f *franzGo) Flush(ctx context.Context) error { return f.cl.Flush(ctx) }
 
+func (f *franzGo) Retried() int { return 0 }
+
 func (f *franzGo) Close(ctx context.Context) error {
 	err := f.cl.Flush(ctx)
 	f.cl.Close()

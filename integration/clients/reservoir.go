@@ -43,6 +43,7 @@ func (c *reservoir) SendSync(ctx context.Context, r *Record) Ack {
 }
 
 func (c *reservoir) Flush(ctx context.Context) error { return c.p.Flush(ctx) }
+func (c *reservoir) Retried() int                    { return int(c.p.Metrics().RecordRetry.Total) }
 func (c *reservoir) Close(ctx context.Context) error { return c.p.Close(ctx) }
 
 func reservoirRecord(r *Record) producer.Record[[]byte, []byte] {

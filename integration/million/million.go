@@ -60,10 +60,7 @@ type Result struct {
 	Took    time.Duration        // from the first Send to the last acknowledgement
 	Pause   time.Duration        // the longest time without an acknowledgement
 	Rounds  []Round              // one for each of Options.Rounds
-
-	// Repeats is how many acknowledgements were for a batch that the broker had already, which was sent again because
-	// an answer was lost. Known where there were Rounds; the last record of each such batch does not count.
-	Repeats int
+	Retried int                  // records sent again, as the producer counts them; franz-go does not
 }
 
 // OK reports whether everything was as it must be.
@@ -88,7 +85,7 @@ type run struct {
 	complain readback.Differences
 
 	rounds  []Round // of the goroutine of bounceAll while it runs
-	repeats int
+	retried int
 }
 
 // ack is the acknowledgement of one record.
@@ -133,11 +130,11 @@ func Run(ctx context.Context, c *kafkarun.Cluster, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Sent: len(r.acks), Acked: int(r.acked.Load()), Took: took, Pause: r.pause, Rounds: r.rounds}
+	res := Result{Sent: len(r.acks), Acked: int(r.acked.Load()), Took: took, Pause: r.pause, Rounds: r.rounds, Retried: r.retried}
 	o.Logf("%d of %d records acknowledged in %v (%.0f a second), longest pause %v", res.Acked, res.Sent,
 		took.Round(time.Millisecond), float64(res.Acked)/took.Seconds(), r.pause.Round(time.Millisecond))
 	want := r.expect()
-	res.Acks, res.Repeats = r.complain, r.repeats
+	res.Acks = r.complain
 	if res.FranzGo, err = r.compare(ctx, readback.FranzGo{Bootstrap: c.Bootstrap()}, want); err != nil {
 		return res, err
 	}
@@ -188,6 +185,7 @@ func (r *run) produce(ctx context.Context) (time.Duration, error) {
 		return 0, fmt.Errorf("flush: %w", err)
 	}
 	took := time.Since(begin)
+	r.retried = cl.Retried()
 	return took, cl.Close(settle)
 }
 
@@ -259,6 +257,7 @@ var murmur2 = kgo.StickyKeyPartitioner(nil).ForTopic("")
 // acknowledged there in the order in which they were sent, without a gap.
 func (r *run) expect() readback.Expected {
 	seqs := make(map[int32][]int)
+	repeats := 0
 	for seq, a := range r.acks {
 		switch {
 		case a.times == 0:
@@ -276,7 +275,7 @@ func (r *run) expect() readback.Expected {
 			r.complain.Add("record %d: acknowledged at %d of partition %d, want %d", seq, a.offset, a.partition, want)
 		}
 		if a.sent != 0 && a.timestamp != a.sent {
-			r.repeats++
+			repeats++
 			if a.timestamp < a.sent || a.timestamp > a.sent+maxBatchSpan.Milliseconds() {
 				r.complain.Add("record %d: acknowledged with timestamp %d, sent with %d", seq, a.timestamp, a.sent)
 			}
@@ -284,8 +283,8 @@ func (r *run) expect() readback.Expected {
 		}
 		seqs[a.partition] = append(seqs[a.partition], seq)
 	}
-	if r.repeats > 0 {
-		r.o.Logf("%d acknowledgements carry the timestamp of a repeated batch", r.repeats)
+	if repeats > 0 {
+		r.o.Logf("%d acknowledgements carry the timestamp of a repeated batch", repeats)
 	}
 	counts := make(map[int32]int)
 	for p := range seqs {

@@ -114,8 +114,8 @@ func show(r million.Result, cfg kafkarun.Config, ok bool) {
 		_ = t.Flush()
 		fmt.Println()
 	}
-	fmt.Fprintln(t, "kafka\tnodes\trecords\tacked\trepeats\tacks wrong\tfranz-go differs\tjava differs\tseconds\tresult\t")
-	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%s\t\n", cfg.Version, cfg.Nodes, r.Sent, r.Acked, r.Repeats,
+	fmt.Fprintln(t, "kafka\tnodes\trecords\tacked\tsent again\tacks wrong\tfranz-go differs\tjava differs\tseconds\tresult\t")
+	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t%s\t\n", cfg.Version, cfg.Nodes, r.Sent, r.Acked, r.Retried,
 		r.Acks.Count, r.FranzGo.Count, r.Java.Count, r.Took.Seconds(), verdict)
 	_ = t.Flush()
 }
