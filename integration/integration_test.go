@@ -69,7 +69,7 @@ func TestManyRecordsArriveOnceAndInOrder(t *testing.T) {
 // A clean stop, then a power cut, each of another node, while records are sent.
 func TestRestartedBrokersLoseAndRepeatNothing(t *testing.T) {
 	eachVersion(t, 3, func(t *testing.T, ctx context.Context, c *kafkarun.Cluster) {
-		requireMillion(t, ctx, c, million.Options{Records: 200_000, Keyed: true, Rate: 5_000, BatchSize: 1024,
+		requireMillion(t, ctx, c, million.Options{Records: 200_000, Keyed: true, Rate: 5_000,
 			Rounds: []million.Kind{million.Clean, million.Hard}})
 	})
 }
