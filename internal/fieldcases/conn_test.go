@@ -121,6 +121,7 @@ func TestFC095NodeMoves(t *testing.T) {
 				for i := range 3 {
 					all = append(all, w.send(p, to(0, "%d", i)))
 				}
+				time.Sleep(10 * time.Millisecond)
 				synctest.Wait()
 				assert.Len(t, w.batches(0), 4, "three in flight")
 				require.NoError(t, w.Refuse(1))
@@ -190,6 +191,7 @@ func clusterIsReplaced(w *world, id string, anyway bool) {
 	boot.Store(first.Addr(1))
 	p := w.producer(func(c *producer.Config) {
 		c.DeliveryTimeout, c.DisableClusterCheck = 10*time.Second, anyway
+		c.RetryBackoffMax = 200 * time.Millisecond // each question to the wrong cluster takes some iterations of the sender
 		c.BootstrapServers = []string{"boot:9092"}
 		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if address == "boot:9092" {
