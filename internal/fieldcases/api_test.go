@@ -321,7 +321,7 @@ func TestFC122BuffersAreUsedAgain(t *testing.T) {
 					c.Compression, c.DeliveryTimeout, c.MaxRequestSize = codec, time.Minute, 10_000
 				})
 				var senders sync.WaitGroup
-				const each = 100 // each Send is the same race anew
+				const each = 60 // each Send is the same race anew
 				for i := range 8 {
 					senders.Go(func() {
 						key, value, header := make([]byte, 8), make([]byte, 120), make([]byte, 16)

@@ -168,7 +168,7 @@ func TestFC137LabelsAreForgotten(t *testing.T) {
 				select {
 				case <-stop:
 					return
-				case <-time.After(500 * time.Millisecond):
+				case <-time.After(3 * time.Second):
 				}
 				m := p.Metrics()
 				for name, was := range last.Topics {
