@@ -49,9 +49,9 @@ func (c *NetworkClient) updateMetadata(now time.Time) time.Duration {
 	if d := c.md.TimeToUpdate(now); d > 0 {
 		return d
 	}
-	to := c.pick(now, c.avoid)
+	to := c.pick(now, c.avoid, false)
 	if c.rebootstrap(now, !to.hope || c.isLost(now, to.up)) {
-		to = c.pick(now, c.avoid)
+		to = c.pick(now, c.avoid, false)
 	}
 	switch {
 	case to.ready != nil:
@@ -109,8 +109,8 @@ const noNode int32 = -1 << 31
 // pick looks at all nodes of the metadata, from a random one on, so that clients spread.
 //
 // After a rebootstrap brokers known before are in the list too. They are tried where the bootstrap servers cannot be,
-// and seldom: they may be many, and gone.
-func (c *NetworkClient) pick(now time.Time, avoid int32) choice {
+// and seldom: they may be many, and gone. With brokers, the bootstrap servers are passed over.
+func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 	to := choice{delay: forever}
 	nodes := c.md.Nodes()
 	if len(nodes) == 0 {
@@ -121,6 +121,9 @@ func (c *NetworkClient) pick(now time.Time, avoid int32) choice {
 	var tried time.Time // when a broker was last
 	for i := range nodes {
 		addr := nodes[(offset+i)%len(nodes)]
+		if brokers && addr.ID < 0 {
+			continue
+		}
 		n := c.find(addr.ID)
 		if n != nil && addr.ID >= 0 && n.attemptAt.After(tried) {
 			tried = n.attemptAt
@@ -187,11 +190,13 @@ func (to *choice) see(n *nodeConn, now time.Time, c *NetworkClient, avoid bool) 
 	}
 }
 
-// LeastLoaded returns the node to ask when any will do: a ready one with the fewest requests in flight, else
+// LeastLoaded returns the broker to ask when any will do: a ready one with the fewest requests in flight, else
 // one that is being connected, else the one that was not tried for the longest time. The caller goes on
 // with Ready. There is none while all are in back-off, throttled or full.
+//
+// It is never a bootstrap server: a name can lead to another cluster by now, and only a metadata answer would tell.
 func (c *NetworkClient) LeastLoaded(now time.Time) (protocol.Node, bool) {
-	switch to := c.pick(now, noNode); {
+	switch to := c.pick(now, noNode, true); {
 	case c.closed:
 	case to.ready != nil:
 		return to.ready.addr, true

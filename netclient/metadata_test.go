@@ -50,6 +50,19 @@ func TestLeastLoaded(t *testing.T) {
 	assert.Equal(t, noNode, r.leastLoaded())
 }
 
+// A bootstrap server is never the least loaded: what its name leads to may be another cluster by now.
+func TestLeastLoadedIsNoBootstrapServer(t *testing.T) {
+	r := newRig(t, Config{}, -1, 2)
+	r.Ready(r.node(-1), r.now)
+	r.sel.up(0, -1, apis())
+	r.poll(0)
+	require.True(t, r.CanSend(-1, r.now))
+	r.pass(2 * time.Second)
+	assert.EqualValues(t, 2, r.leastLoaded())
+	r.md.nodes = nodes(-1)
+	assert.Equal(t, noNode, r.leastLoaded())
+}
+
 // NC-14: with one node only: being connected it is the one, ready it is, in back-off there is none.
 func TestLeastLoadedOfOne(t *testing.T) {
 	r := newRig(t, Config{}, 1)
@@ -63,14 +76,14 @@ func TestLeastLoadedOfOne(t *testing.T) {
 	r.sel.gone(0, 1, errReset)
 	r.poll(0)
 	assert.Equal(t, noNode, r.leastLoaded())
-	assert.True(t, r.pick(r.now, noNode).hope, "it was there a moment ago")
+	assert.True(t, r.pick(r.now, noNode, false).hope, "it was there a moment ago")
 	r.pass(50 * ms)
 	assert.EqualValues(t, 1, r.leastLoaded())
 	r.Ready(r.node(1), r.now)
 	r.sel.gone(0, 1, errReset)
 	r.poll(0)
 	assert.Equal(t, noNode, r.leastLoaded())
-	assert.False(t, r.pick(r.now, noNode).hope)
+	assert.False(t, r.pick(r.now, noNode, false).hope)
 }
 
 // NC-15: the only node is at its limit: it is not the least loaded one, but nothing is lost either.
@@ -80,7 +93,7 @@ func TestLeastLoadedFull(t *testing.T) {
 	r.send(1, new(outcome))
 	r.send(1, new(outcome))
 	assert.Equal(t, noNode, r.leastLoaded())
-	assert.True(t, r.pick(r.now, noNode).hope)
+	assert.True(t, r.pick(r.now, noNode, false).hope)
 }
 
 // NC-17: the only node is throttled: there is none, but nothing is lost either.
@@ -89,7 +102,7 @@ func TestLeastLoadedThrottled(t *testing.T) {
 	r.connect(1)
 	r.Throttle(1, time.Second, r.now)
 	assert.Equal(t, noNode, r.leastLoaded())
-	to := r.pick(r.now, noNode)
+	to := r.pick(r.now, noNode, false)
 	assert.True(t, to.hope)
 	assert.Equal(t, time.Second, to.delay)
 }

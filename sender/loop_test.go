@@ -410,6 +410,45 @@ func TestProducerIDComesLate(t *testing.T) {
 	require.GreaterOrEqual(t, w.Now().Sub(began), 3*20*time.Millisecond)
 }
 
+// A bootstrap name leads to another cluster by now. Nothing of that must be believed, also not a producer id: in our cluster it can be
+// another producer's, and our records then look like repetitions of its own, which are acknowledged and not written.
+func TestProducerIDOfAnotherCluster(t *testing.T) {
+	refuse := true
+	cfg := small(testbroker.Config{Nodes: 1, Fault: func(r *testbroker.Request) testbroker.Verdict {
+		if r.API == protocol.KeyInitProducerID && refuse {
+			return testbroker.Verdict{Code: protocol.CoordinatorLoadInProgress}
+		}
+		return testbroker.Verdict{}
+	}})
+	cfg.Bootstrap = func(int32) string { return "boot" }
+	cfg.DeliveryTimeout = time.Minute
+	w := newWorld(t, cfg)
+	w.Selector.AskCluster = true
+	w.Selector.Occupy("boot", 9092, w.Cluster, 1)
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.Run(2*time.Second, func() bool { return false })
+	require.False(t, w.Sender.Sequences().ID().Valid())
+
+	other := testbroker.NewCluster(testbroker.Config{ClusterID: "another-cluster", Nodes: 1})
+	w.Selector.Occupy("boot", 9092, other, 1)
+	require.NoError(t, w.Cluster.NodeDown(1))
+	w.Run(5*time.Second, func() bool { return false })
+	asked := 0
+	for _, e := range other.Requests() {
+		asked++
+		require.Contains(t, []protocol.APIKey{protocol.KeyAPIVersions, protocol.KeyMetadata}, e.Request.API)
+	}
+	require.Positive(t, asked, "the world is not what the test is about")
+	require.False(t, w.Sender.Sequences().ID().Valid())
+
+	refuse = false
+	require.NoError(t, w.Cluster.NodeUp(1))
+	w.settle()
+	require.NoError(t, w.book["a"].err)
+	require.Equal(t, []string{"a"}, w.values("t", 0))
+}
+
 // SND-38: an error that finishes the producer fails what is queued and what comes later.
 func TestFatalErrorFinishesTheProducer(t *testing.T) {
 	w := newWorld(t, small(testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{1: {Code: protocol.ClusterAuthorizationFailed}})}))
