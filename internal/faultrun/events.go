@@ -1,7 +1,6 @@
 package faultrun
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -59,14 +58,17 @@ type report struct {
 	Lag        time.Duration // the most that the machine kept the process waiting for a processor
 }
 
-// teller writes events. Any goroutine.
+// teller writes events. Any goroutine. Only flush and end wait for who reads: callbacks must not.
 type teller struct {
-	mu sync.Mutex
-	w  *bufio.Writer
-	b  []byte
+	w io.Writer
+
+	writing sync.Mutex // held while w is written to; guards spare; taken before mu
+	spare   []byte
+	mu      sync.Mutex // guards b
+	b       []byte     // told and not written
 }
 
-func newTeller(w io.Writer) *teller { return &teller{w: bufio.NewWriterSize(w, 32<<10)} }
+func newTeller(w io.Writer) *teller { return &teller{w: w} }
 
 func (t *teller) acked(i id, part int32, off int64, at time.Time, age time.Duration, flags string) {
 	t.mu.Lock()
@@ -92,34 +94,39 @@ func (t *teller) connected(node int32, at time.Time) {
 }
 
 func (t *teller) end(r *report) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
+	t.mu.Lock()
 	t.begin(eventEnd, 0, 0, time.Time{}, 0, "")
 	t.b = append(append(t.b, ' '), text...)
 	t.done()
-	return t.w.Flush()
+	t.mu.Unlock()
+	return t.flush()
 }
 
 func (t *teller) begin(kind byte, i id, part int32, at time.Time, age time.Duration, flags string) {
-	t.b = strconv.AppendUint(append(t.b[:0], kind, ' '), uint64(i), 10)
+	t.b = strconv.AppendUint(append(t.b, kind, ' '), uint64(i), 10)
 	t.b = strconv.AppendInt(append(t.b, ' '), int64(part), 10)
 	t.b = strconv.AppendInt(append(t.b, ' '), at.UnixNano(), 10)
 	t.b = strconv.AppendInt(append(t.b, ' '), int64(age), 10)
 	t.b = append(append(t.b, " -"...), flags...)
 }
 
-func (t *teller) done() {
-	_, _ = t.w.Write(append(t.b, '\n')) // nobody is left to tell
-}
+func (t *teller) done() { t.b = append(t.b, '\n') }
 
-func (t *teller) flush() {
+// flush writes what was told.
+func (t *teller) flush() error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	_ = t.w.Flush()
+	out := t.b
+	t.b = t.spare[:0]
+	t.mu.Unlock()
+	_, err := t.w.Write(out)
+	t.spare = out // nobody else looks at it while writing is held
+	return err
 }
 
 // parse reads one line.
