@@ -50,6 +50,13 @@ func requireBounded(t testing.TB, name string, src []byte, version int16) {
 	bound := boundFor(name, len(src))
 	least := allocated(bound, func() { _ = decodeAsClient(newMessage(name), src, version) })
 	require.LessOrEqual(t, least, bound, "bytes allocated for %d bytes of %s v%d", len(src), name, version)
+	if name != "ProduceResponse" {
+		return
+	}
+	const topics, partitions = 50, 150
+	bound += topics*80 + partitions*60 // as ReadAnswer promises
+	least = allocated(bound, func() { _ = new(ProduceResponse).ReadAnswer(src, version, topics, partitions) })
+	require.LessOrEqual(t, least, bound, "bytes allocated for %d bytes of %s v%d, %d topics and %d partitions being asked about", len(src), name, version, topics, partitions)
 }
 
 // decodeAsClient decodes the way that the client does: metadata in place, and through all of it.

@@ -235,3 +235,38 @@ func TestShortAnswersOfLargeClustersAreDecoded(t *testing.T) {
 		}
 	}
 }
+
+// An honest answer to a Produce request is never refused for its memory, however short the topics' names and however many: that would
+// end the connection, and the same request again would meet the same. The sizes are those at which Go's allocator rounds up most.
+func TestAnswersAboutVeryManyTinyTopicsAreDecoded(t *testing.T) {
+	letters := "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	partition := func(code ErrorCode, d *ProduceDetails) ProduceResponsePartition {
+		return ProduceResponsePartition{ErrorCode: code, LogAppendTimeMs: -1, LogStartOffset: -1, Details: d, CurrentLeader: NoLeader}
+	}
+	many3 := make([]BatchIndexAndErrorMessage, 3)
+	said := []BatchIndexAndErrorMessage{{0, ptr("a")}, {1, ptr("")}, {2, ptr("no key")}}
+	for _, p := range []ProduceResponsePartition{
+		partition(None, nil), partition(InvalidRecord, nil), partition(InvalidRecord, &ProduceDetails{nil, ptr("")}),
+		partition(InvalidRecord, &ProduceDetails{nil, ptr("no key")}), partition(InvalidRecord, &ProduceDetails{many3, nil}),
+		partition(InvalidRecord, &ProduceDetails{said, ptr("a")}),
+	} {
+		for _, n := range []int{1, 65, 109, 513, 641, 3000} {
+			for _, parts := range []int{1, 6} {
+				m := ProduceResponse{Topics: make([]ProduceResponseTopic, n)}
+				for i := range m.Topics {
+					name := letters[i%len(letters) : i%len(letters)+1]
+					if i >= len(letters) {
+						name += letters[i/len(letters) : i/len(letters)+1]
+					}
+					m.Topics[i] = ProduceResponseTopic{Name: []byte(name), ID: UUID{1, byte(i), byte(i >> 8)}, Partitions: many(parts, p)}
+				}
+				for v := int16(3); v <= 13; v++ {
+					var got ProduceResponse
+					src := m.AppendTo(nil, v)
+					require.NoError(t, got.ReadAnswer(src, v, n, n*parts), "v%d, %d topics of %d partitions", v, n, parts)
+					require.Equal(t, src, got.AppendTo(nil, v))
+				}
+			}
+		}
+	}
+}

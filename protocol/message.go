@@ -25,7 +25,7 @@ type Message interface {
 }
 
 // What may be allocated for each byte decoded. A response comes from whoever answers at a broker's address,
-// and 4 is what we allow a stranger (FC-129). Requests are decoded by the test broker alone, and topics with short
+// and 4 is what we allow a stranger (FC-129); for what was asked of it, more ([ProduceResponse.ReadAnswer]). Requests are decoded by the test broker alone, and topics with short
 // names make them larger than that.
 const (
 	responseFactor = 4

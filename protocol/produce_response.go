@@ -123,13 +123,28 @@ func (p *ProduceResponsePartition) appendTo(dst []byte, version int16, flex bool
 	return wire.AppendNoTags(dst, flex)
 }
 
-// ReadFrom implements [Message].
+// ReadFrom implements [Message]. Verdicts on very many topics of one partition each, whose names have one or two
+// letters, are larger in memory than a stranger's bytes may become: [ProduceResponse.ReadAnswer] is for those.
+func (m *ProduceResponse) ReadFrom(src []byte, version int16) error {
+	return m.ReadAnswer(src, version, 0, 0)
+}
+
+// What a topic and a partition take up in memory, at most: Go's allocator rounds up by less than a quarter.
+const (
+	answerTopic     = int(unsafe.Sizeof(ProduceResponseTopic{})) * 5 / 4
+	answerPartition = int(unsafe.Sizeof(ProduceResponsePartition{})) * 5 / 4
+)
+
+// ReadAnswer is ReadFrom for the answer to a request of so many topics and partitions. The room for as many verdicts is
+// granted whatever the answer's size, so that no honest answer is refused for its memory, and what it may allocate stays
+// bounded: by 4 bytes for each of its own, 4 KiB, 80 bytes for a topic asked about, and 60 for a partition.
 //
 // It is called for every response on the hot path. Slices keep their room, and a partition's previous
 // contents are overwritten field by field, so steady traffic decodes without allocating
 // (TestProduceResponseAllocs).
-func (m *ProduceResponse) ReadFrom(src []byte, version int16) error {
+func (m *ProduceResponse) ReadAnswer(src []byte, version int16, topics, partitions int) error {
 	r, flex := newReader(src, KeyProduce, version)
+	r.Grant(topics*answerTopic + partitions*answerPartition)
 	m.ThrottleTimeMs = 0
 	m.NodeEndpoints = m.NodeEndpoints[:0]
 	m.Topics = resize(m.Topics, count[ProduceResponseTopic](&r, flex, 3))

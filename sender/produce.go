@@ -240,7 +240,7 @@ func (s *Sender) landed(b *accumulator.ProducerBatch) {
 // answer goes through a response. Every batch of the request must be answered, once, and nothing else.
 func (r *produceRequest) answer(resp *netclient.Response) error {
 	s := r.s
-	if err := s.resp.ReadFrom(resp.Body, resp.Version); err != nil {
+	if err := s.resp.ReadAnswer(resp.Body, resp.Version, len(r.topics), len(r.batches)); err != nil {
 		return err
 	}
 	if err := r.matches(); err != nil {

@@ -44,6 +44,9 @@ func NewReader(src []byte, factor int) Reader {
 	return Reader{src: src, size: len(src), budget: factor*len(src) + Fixed}
 }
 
+// Grant adds n bytes to the budget: memory that the reader's owner has reason to spend.
+func (r *Reader) Grant(n int) { r.budget += n }
+
 // Reserve takes an allocation of n bytes from the budget, and fails the reader and reports false if it is too
 // large for that. What is reserved is never less than what Go's allocator takes for n bytes.
 func (r *Reader) Reserve(n int) bool {
