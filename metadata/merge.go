@@ -29,8 +29,9 @@ type seenEpoch struct {
 // errNoBrokers: an answer that names no brokers comes from one that is starting up.
 var errNoBrokers = errors.New("the metadata answer lists no brokers")
 
-// HandleResponse takes the answer to the request, which was sent in this version. It keeps parts of resp.
-// An error means that the answer was of no use; that is noted already.
+// HandleResponse takes the answer to the request, which was sent in this version. Of resp it keeps
+// strings and lists of nodes, which have memory of their own, and nothing else: topics in place are bytes of the
+// connection's buffer, which the next answer overwrites. An error means that the answer was of no use; that is noted already.
 func (m *Metadata) HandleResponse(version int16, resp *protocol.MetadataResponse, now time.Time) error {
 	m.expire(now)
 	m.mu.Lock()

@@ -19,8 +19,9 @@ type MetadataUpdater interface {
 	TimeToUpdate(now time.Time) time.Duration
 	// NewRequest returns the request to send. HandleResponse or HandleFailure follows before the next one.
 	NewRequest(now time.Time) *protocol.MetadataRequest
-	// HandleResponse takes the answer to a request that was sent in this version, and may keep it. An
-	// error says that the answer was of no use; the updater has noted that itself.
+	// HandleResponse takes the answer to a request that was sent in this version. It must not keep it: the topics are
+	// decoded in place, from bytes that the connection uses again for its next answer. An error says that the answer was
+	// of no use; the updater has noted that itself.
 	HandleResponse(version int16, resp *protocol.MetadataResponse, now time.Time) error
 	// HandleFailure: there is no answer.
 	HandleFailure(err error, now time.Time)
