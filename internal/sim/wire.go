@@ -246,7 +246,9 @@ func (t *tap) received(node int32, c testbroker.ConnID, payload []byte) {
 	switch a.api {
 	case protocol.KeyProduce:
 		if t.resp.ReadFrom(body, a.version) != nil || !t.answers(&a) {
-			d.deaf = true // the client believes nothing of it
+			d.deaf = true // the client believes nothing of it, and is done with the request
+			t.lost(&a)
+			d.q = append(d.q[:0], d.q[1:]...)
 			return
 		}
 		if a.version >= 6 {
@@ -392,18 +394,26 @@ func (b *Book) newEpoch(p *partitionBook, id protocol.ProducerID) {
 }
 
 // ended takes in that a connection is over.
-func (t *tap) ended(_ int32, c testbroker.ConnID) {
+func (t *tap) ended(node int32, c testbroker.ConnID) {
+	if t.up[node] == c {
+		delete(t.up, node)
+	}
 	d := t.asked[c]
 	if d == nil {
 		return
 	}
 	for i := range d.q {
-		for k := range d.q[i].batches {
-			_, s := t.landed(&d.q[i].batches[k])
-			s.floating++
-		}
+		t.lost(&d.q[i])
 	}
 	delete(t.asked, c)
+}
+
+// lost takes in that a request will have no answer.
+func (t *tap) lost(a *asked) {
+	for i := range a.batches {
+		_, s := t.landed(&a.batches[i])
+		s.floating++
+	}
 }
 
 // dropped takes in that a frame was not written whole: nobody has read it.
