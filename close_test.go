@@ -126,6 +126,42 @@ func TestCloseWithoutTime(t *testing.T) {
 	})
 }
 
+// A Close that runs out of time for a slow callback alone does not speak of records that failed: none did.
+func TestCloseSaysWhenOnlyACallbackIsLate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		early     time.Duration // Close's ctx ends so long before the callback returns
+		says, not string
+	}{
+		"a little":                  {10 * time.Millisecond, "all records are settled and told of", "ErrForceClosed"},
+		"for long":                  {time.Second, "a callback is still running, and the records behind it are not told of yet; all records are settled", "acknowledged"},
+		"no callback, but a record": {0, "1 records that were not acknowledged in time have failed with ErrForceClosed", "callback"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
+				p := l.texts(t, nil)
+				if tt.early == 0 {
+					l.Cluster().SetFault(on(protocol.KeyProduce, testbroker.Hold(time.Hour)))
+				}
+				p.SendFunc(t.Context(), text("t", "v"), func(_ producer.RecordMetadata, err error) {
+					if tt.early > 0 {
+						assert.NoError(t, err)
+						time.Sleep(5 * time.Second)
+					}
+				})
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second-tt.early)
+				defer cancel()
+				err := p.Close(ctx)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, tt.says)
+				assert.NotContains(t, err.Error(), tt.not)
+				time.Sleep(tt.early)
+				end(t, p)
+			})
+		})
+	}
+}
+
 // KP-33: Closes at once, with and without time: each returns as its own ctx says, and the first that runs out of it
 // ends the producer for all.
 func TestConcurrentCloses(t *testing.T) {

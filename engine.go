@@ -409,7 +409,13 @@ func (e *engine) close(ctx context.Context) error {
 	select {
 	case <-e.closed:
 	case <-time.After(closeGrace):
+		if failed == 0 {
+			return fmt.Errorf("close: a callback is still running, and the records behind it are not told of yet; all records are settled: make the callback faster, or give Close more time: %w", context.Cause(ctx))
+		}
 		return fmt.Errorf("close: a callback is still running, and the records behind it are not told of yet; %d records were not acknowledged in time: %w", failed, context.Cause(ctx))
+	}
+	if failed == 0 {
+		return fmt.Errorf("close: all records are settled and told of, but their callbacks took longer than Close was given: %w", context.Cause(ctx))
 	}
 	return fmt.Errorf("close: %d records that were not acknowledged in time have failed with ErrForceClosed; give Close more time: %w", failed, context.Cause(ctx))
 }

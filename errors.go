@@ -155,6 +155,10 @@ func IsRetriable(err error) bool {
 // IsFatal reports whether the producer is finished: it was closed, fenced by another one, or may not do what
 // it was made for. Every later Send will fail too; close it.
 func IsFatal(err error) bool {
+	var d *DeliveryError
+	if errors.As(err, &d) {
+		err = d.Cause // not by what happened meanwhile: a broker that is too old, or refuses, need not be the last
+	}
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrForceClosed) {
 		return true
 	}
