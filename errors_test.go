@@ -134,6 +134,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{failed(ProducerFenced, nil, false, ""), []string{"PRODUCER_FENCED", "transactional id"}},
 
 		{&metadata.TimeoutError{Topic: "orders", Waited: time.Minute}, []string{"topic orders", "after 1m0s", "BootstrapServers", "max.block.ms"}},
+		{&metadata.TimeoutError{Topic: "orders", Answered: true}, []string{"topic orders", "after 0s", "have not said yet", "send again"}},
 		{&metadata.TimeoutError{Topic: "orders", Waited: time.Minute, Cause: UnknownTopicOrPartition}, []string{"UNKNOWN_TOPIC_OR_PARTITION", "create the topic"}},
 		{&metadata.TimeoutError{Topic: "orders", Partition: 7, Partitions: 2, Waited: time.Minute}, []string{"partition 7 of topic orders, which has 2", "add partitions"}},
 		{&metadata.WrongClusterError{Want: "ours", Got: "theirs"}, []string{`"theirs"`, `"ours"`, "nothing was sent", "correct it"}},

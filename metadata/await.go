@@ -31,6 +31,8 @@ type TimeoutError struct {
 	// Partitions is how many the topic was known to have; zero when the topic was not known.
 	Partitions int
 	Waited     time.Duration
+	// Answered: some broker has described the cluster before.
+	Answered bool
 	// Cause is the last thing that went wrong meanwhile, the topic's error or a connection's; it may be nil.
 	Cause error
 }
@@ -49,6 +51,8 @@ func (e *TimeoutError) Error() string {
 		s += ": " + what
 	case e.Partitions > 0:
 		s += ": use one that is there, or add partitions to the topic"
+	case e.Cause == nil && e.Answered:
+		s += ": the brokers are asked for it, and have not said yet; wait longer (MaxBlock, max.block.ms), or send again"
 	case e.Cause == nil:
 		s += ": no broker has answered yet; look at BootstrapServers (bootstrap.servers), or wait longer (MaxBlock, max.block.ms)"
 	}
@@ -179,7 +183,10 @@ func describe(topic string, code protocol.ErrorCode) error {
 
 func (m *Metadata) timedOut(w *wait) error {
 	partitions, cause := m.reason(w)
-	return &TimeoutError{Topic: w.topic, Partition: w.partition, Partitions: partitions, Waited: max(w.maxWait, 0), Cause: cause}
+	return &TimeoutError{
+		Topic: w.topic, Partition: w.partition, Partitions: partitions, Waited: max(w.maxWait, 0),
+		Answered: !m.LastUpdate().IsZero(), Cause: cause,
+	}
 }
 
 func (m *Metadata) cancelled(w *wait, err error) error {

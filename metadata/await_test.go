@@ -163,6 +163,18 @@ func TestAwaitTimeout(t *testing.T) {
 	}
 }
 
+// "No broker has answered yet" is said only for as long as that is so: an application that does not wait (MaxBlock 0) meets the error with
+// every new topic of a healthy cluster.
+func TestAwaitWithoutWaitingSaysWhetherBrokersAnswer(t *testing.T) {
+	c := newClient(t, testConfig())
+	_, err := c.m.Await(context.Background(), "a", -1, t0, 0)
+	require.ErrorContains(t, err, "no broker has answered yet")
+	c.update(t0, topic("a", 0, part(0, 1, 40)))
+	_, err = c.m.Await(context.Background(), "b", -1, t0, 0)
+	require.ErrorIs(t, err, ErrTimeout)
+	require.EqualError(t, err, "topic b not present in metadata after 0s: the brokers are asked for it, and have not said yet; wait longer (MaxBlock, max.block.ms), or send again")
+}
+
 // MD-25, FC-106: without a budget the answer is immediate, but the question is asked; with the largest one the wait
 // is not over at once.
 func TestAwaitBudgets(t *testing.T) {
