@@ -246,9 +246,6 @@ func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, 
 		var err error
 		if v != appended && v != switched {
 			err = a.admit(ctx, t, md, d, choice, v, &at, &maxWait) // may wait: no lock is held (S-58)
-			if err != nil {
-				a.noteShort()
-			}
 		}
 		if v == appended || err != nil {
 			if at.granted != nil {
@@ -347,6 +344,8 @@ func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.To
 			return nil
 		case errors.Is(err, bufferpool.ErrClosed):
 			return ErrClosed
+		case int64(at.need) <= a.pool.Total():
+			a.noteShort()
 		}
 		return fmt.Errorf("append to %v: %w", d.tp, err)
 	})
@@ -590,11 +589,12 @@ func (a *RecordAccumulator) claimWake(at *attempt) {
 }
 
 // noteShort tells the sender of an append that was refused for want of memory: what lingers is not to keep what others need, also
-// those that may not wait for it.
+// those that may not wait for it. That an earlier refusal found nothing to free says nothing of now.
 func (a *RecordAccumulator) noteShort() {
-	if !a.lingers || a.short.Swap(true) {
+	if !a.lingers {
 		return
 	}
+	a.short.Store(true)
 	if a.sleep.Load() != 0 && a.mayFree() && a.sleep.Swap(0) != 0 {
 		a.cfg.Wake()
 	}

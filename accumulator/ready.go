@@ -16,6 +16,7 @@ type node struct {
 	linger dequeList // an open batch that may still wait, by the time its wait ends
 
 	canSend  bool // as the client said at the beginning of the iteration
+	wasFull  bool // its share was, for those that may not wait, when open batches were looked at last
 	inFlight int
 	flight   int64 // memory of the batches that were drained for it and have not come back
 
@@ -328,13 +329,13 @@ func (a *RecordAccumulator) rehome(now time.Time) {
 }
 
 // readyWhenGrown makes open batches sendable before their time when enough has come together for a
-// request, or when appends wait for the node's share: lingering would only make them wait.
+// request, or when appends wait for the node's share or are refused for it: lingering would only make them wait.
 func (a *RecordAccumulator) readyWhenGrown(n *node) {
 	if n.linger.n == 0 || !n.canSend {
 		return
 	}
 	waiting := n.share.waiting.Load() > 0
-	if !waiting && (n.share.unsent.Load() < grownBytes || n.inFlight > 0) {
+	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < grownBytes || n.inFlight > 0) {
 		return
 	}
 	// Those with filled slabs are what made up the bytes; the others go on collecting.
@@ -478,7 +479,7 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 				closed = 0
 			}
 		case n.inFlight == 0:
-			closed, grown = 0, grownBytes
+			closed, grown = 0, min(grownBytes, n.share.hard.Load())
 		default:
 			closed = wakeBytes
 		}
@@ -503,6 +504,11 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 func (a *RecordAccumulator) mustLook(now, until time.Time) bool {
 	if a.look.Load() || a.short.Load() && a.mayFree() {
 		return true
+	}
+	for _, n := range a.s.ordered {
+		if n.canSend && n.linger.n > 0 && !n.wasFull && n.share.full(false) {
+			return true
+		}
 	}
 	a.signals.mu.Lock()
 	n := len(a.signals.list)

@@ -1,6 +1,7 @@
 package accumulator
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/kafka-reservoir/producer/bufferpool"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -265,4 +267,82 @@ func TestLookIsSetBehindTheList(t *testing.T) {
 	assert.False(t, looked)
 	assert.True(t, r.a.look.Load())
 	assert.False(t, r.a.PrepareSleep(t0, t0.Add(time.Minute)))
+}
+
+// A refusal for the share of a stuck node sends nothing of what lingers for others, which would free nothing of the share, and does not
+// wake the sender for that.
+func TestRefusalForAShareEndsNoLingerElsewhere(t *testing.T) {
+	r := newRig(t, withLinger(time.Second), withBatch(256*kib))
+	r.lead(orders, 1, 2)
+	r.put(0, 10)
+	r.put(1, 10)
+	r.ready()
+	r.full[1] = true
+	r.a.SetShare(1, 0, 0)
+	require.Empty(t, r.readyNodes())
+	r.sleep(time.Second)
+	_, err := r.try(orders, Record{Partition: 0, Timestamp: -1, Value: make([]byte, 40*kib)}, nil, 0)
+	require.ErrorIs(t, err, bufferpool.ErrExhausted)
+	assert.Zero(t, r.wakes.Load())
+	r.a.Awake()
+	assert.Empty(t, r.readyNodes())
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, _, err = r.a.Append(ctx, r.a.Topic(orders), r.snap.Topic(orders), &Record{Partition: 0, Value: make([]byte, 40*kib)}, nil, false, time.Second)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, r.readyNodes(), "nor does one that did not want to wait any more")
+	r.a.Close()
+	_, err = r.try(orders, Record{Partition: 0, Timestamp: -1}, nil, 0)
+	require.ErrorIs(t, err, ErrClosed)
+	assert.Empty(t, r.readyNodes(), "nor one that came too late")
+}
+
+// Where the share that is full is a healthy node's, its own batches linger no longer, and the sender is woken for that.
+func TestRefusalForAShareEndsItsOwnLinger(t *testing.T) {
+	for _, busy := range []int{0, 1} {
+		r := newRig(t, withLinger(time.Second), withBatch(256*kib))
+		r.lead(orders, 1, 2)
+		r.busy[1] = busy
+		r.put(1, 10)
+		r.put(0, 10)
+		r.ready() // the nodes are known from here on
+		require.Empty(t, r.readyNodes())
+		r.a.SetShare(1, 64*kib, 64*kib)
+		if busy == 0 {
+			r.sleep(time.Second)
+		}
+		r.put(0, 70*kib)
+		_, err := r.try(orders, Record{Partition: 0, Timestamp: -1, Value: make([]byte, 40*kib)}, nil, 0)
+		require.ErrorIs(t, err, bufferpool.ErrExhausted)
+		if busy == 0 {
+			assert.Positive(t, r.wakes.Load())
+		}
+		assert.False(t, r.a.PrepareSleep(r.peek(), r.peek().Add(time.Second)), "the same just before it sleeps")
+		assert.Equal(t, []int32{1}, r.readyNodes())
+		r.sleep(time.Second)
+	}
+}
+
+// An append that is refused for want of memory wakes the sender for what lingers, also where one before it was refused when nothing did.
+func TestEachRefusalForMemoryEndsALinger(t *testing.T) {
+	r := newRig(t, withLinger(time.Second), withPool(64*kib), withBatch(64*kib))
+	r.lead(orders, 1, 2)
+	r.put(0, 10)
+	r.clock.advance(2 * time.Second)
+	r.drainOne(1) // in flight
+	require.Empty(t, r.readyNodes())
+	r.sleep(500 * ms)
+	refused := func() {
+		_, err := r.try(orders, Record{Partition: 1, Timestamp: -1, Value: make([]byte, 60*kib)}, nil, 0)
+		require.ErrorIs(t, err, bufferpool.ErrExhausted)
+	}
+	refused()
+	require.Zero(t, r.wakes.Load(), "there is nothing to free")
+	r.put(1, 10)
+	require.Zero(t, r.wakes.Load())
+	refused()
+	require.Positive(t, r.wakes.Load())
+	r.a.Awake()
+	require.Equal(t, []int32{2}, r.readyNodes())
 }
