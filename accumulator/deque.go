@@ -70,6 +70,10 @@ type deque struct {
 	retryGen   uint32    // of its entry in the retry heap; older entries are dead
 	lingerEnds time.Time // while in a linger list
 	drained    uint64    // the drain that took a batch last
+	// aheadUntil is when the back-off of the batch ends that was sent last, if that was ahead of others and failed; aheadEpoch is the
+	// leader epoch that it was sent under.
+	aheadUntil time.Time
+	aheadEpoch int32
 }
 
 func (d *deque) len() int { return len(d.q) - d.head }

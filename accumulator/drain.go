@@ -167,6 +167,7 @@ func (a *RecordAccumulator) take(d *deque, n *node, room int, only bool, now tim
 		return nil, held
 	}
 	b.ahead = b != d.front()
+	d.aheadUntil = time.Time{}
 	found := d.remove(b)
 	d.mu.Unlock()
 	invariants.Check(found, "the queue of %v changed under the sender", d.tp)
@@ -200,10 +201,7 @@ func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
 		b.count(b.size) // it waits again
 	}
 	if b.ahead {
-		// It is the first one's back-off that the partition waits for.
-		if f := d.front(); f != nil && f.retryAt.Before(b.retryAt) {
-			f.retryAt = b.retryAt
-		}
+		d.aheadUntil, d.aheadEpoch = b.retryAt, b.leaderEpoch
 	}
 	d.insert(b)
 	d.mu.Unlock()

@@ -76,6 +76,9 @@ func (a *RecordAccumulator) Withdraw(b *ProducerBatch, now time.Time) bool {
 	if queued {
 		b.count(0)
 	}
+	if b.ahead {
+		d.aheadUntil = time.Time{}
+	}
 	d.mu.Unlock()
 	if queued {
 		if sh := d.share.Load(); sh != nil {

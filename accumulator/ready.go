@@ -203,23 +203,19 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 		}
 		return
 	}
-	backsOff := b.attempts > 0 && b.retryAt.After(now) && !a.leaderChanged(b)
-	n := a.home(d, backsOff)
-	if n == nil {
+	until := a.backsOffUntil(d, b)
+	n := a.home(d, until.After(now))
+	switch {
+	case n == nil:
 		d.place(&s.noLeader)
 		return
-	}
-	if b.attempts > 0 {
-		if backsOff {
-			d.place(&s.backoff)
-			d.retryGen++
-			s.retries.push(retryEntry{at: b.retryAt, d: d, gen: d.retryGen})
-			return
-		}
-		d.place(&n.ready)
+	case until.After(now):
+		d.place(&s.backoff)
+		d.retryGen++
+		s.retries.push(retryEntry{at: until, d: d, gen: d.retryGen})
 		return
 	}
-	if !b.is(stateOpen) || s.closing || a.flushing.Load() > 0 || b.res != nil && b.res.urgent.Load() {
+	if b.attempts > 0 || !b.is(stateOpen) || s.closing || a.flushing.Load() > 0 || b.res != nil && b.res.urgent.Load() {
 		d.place(&n.ready)
 		return
 	}
@@ -282,10 +278,18 @@ func (d *deque) countFor(sh *share) {
 	}
 }
 
-// leaderChanged reports whether b's partition has a newer leader than at b's last attempt, which was
-// the first since: then the retry need not back off (KIP-951, ACC-28, S-73).
-func (a *RecordAccumulator) leaderChanged(b *ProducerBatch) bool {
-	return b.leaderEpoch >= 0 && a.leaderEpoch(b.d) > b.leaderEpoch
+// backsOffUntil is when d, whose first batch is b, may be sent from again: when the back-off of b is over, and of what was last sent
+// ahead of it. Where the partition has a newer leader than at that attempt, which was the first since, the retry need not back off
+// (KIP-951, ACC-28, S-73).
+func (a *RecordAccumulator) backsOffUntil(d *deque, b *ProducerBatch) (until time.Time) {
+	changed := func(epoch int32) bool { return epoch >= 0 && a.leaderEpoch(d) > epoch }
+	if b.attempts > 0 && !changed(b.leaderEpoch) {
+		until = b.retryAt
+	}
+	if d.aheadUntil.After(until) && !changed(d.aheadEpoch) {
+		until = d.aheadUntil
+	}
+	return until
 }
 
 func (a *RecordAccumulator) leaderEpoch(d *deque) int32 {

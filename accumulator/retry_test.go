@@ -306,3 +306,64 @@ func TestDequeListAgainstASlice(t *testing.T) {
 }
 
 func byLinger(a, b *deque) int { return a.lingerEnds.Compare(b.lingerEnds) }
+
+// ahead is an idempotence that wants a certain batch sent first.
+type ahead struct{ b *ProducerBatch }
+
+func (g ahead) Next(*ProducerBatch, int32) *ProducerBatch { return g.b }
+func (ahead) Stamp(*ProducerBatch)                        {}
+
+// A batch that was sent ahead of others and comes back has its partition back off for it, whatever stands before it: parts of a split one,
+// which were never sent, or a retry whose leader has changed. Unless the leader has changed since, or it has ended.
+func TestBackoffOfABatchSentAhead(t *testing.T) {
+	for name, front := range map[string]func(r *rig, b *ProducerBatch){
+		"parts": func(r *rig, b *ProducerBatch) {
+			_, err := r.a.SplitAndReenqueue(b, r.peek())
+			require.NoError(t, err)
+		},
+		"a retry": func(r *rig, b *ProducerBatch) { r.requeue(b); r.clock.advance(time.Second) },
+		"a retry for another leader": func(r *rig, b *ProducerBatch) {
+			r.requeue(b)
+			r.move(orders, 0, 1, 2)
+		},
+	} {
+		for _, end := range []string{"time", "leader", "withdrawn"} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				r := newRig(t, noJitter, withBatch(1))
+				r.lead(orders, 1)
+				r.put(0, 10)
+				first := r.drainOne(1)
+				r.put(0, 10)
+				second := r.drainOne(1)
+				front(r, first)
+				r.requeue(second)
+				r.clock.advance(time.Second)
+				for range 2 {
+					r.ready()
+					require.Equal(t, []*ProducerBatch{second}, r.a.Drain(nil, 1, 1<<20, r.peek(), ahead{second}))
+					r.requeue(second)
+					wait := second.RetryAt().Sub(r.peek())
+					require.Positive(t, wait)
+					res := r.ready()
+					assert.Empty(t, res.Nodes)
+					assert.Equal(t, second.RetryAt(), res.Next)
+					if end != "time" {
+						break
+					}
+					r.clock.advance(wait - 1)
+					assert.Empty(t, r.readyNodes())
+					r.clock.advance(1)
+					assert.Equal(t, []int32{1}, r.readyNodes())
+				}
+				switch end {
+				case "leader":
+					r.move(orders, 0, 2, 3)
+					assert.Equal(t, []int32{2}, r.readyNodes())
+				case "withdrawn":
+					require.True(t, r.a.Withdraw(second, r.peek()))
+					assert.Equal(t, []int32{1}, r.readyNodes())
+				}
+			})
+		}
+	}
+}

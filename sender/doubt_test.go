@@ -109,6 +109,43 @@ func TestDoubtEndsWithAGap(t *testing.T) {
 	require.NoError(t, w.book["t-0-00002"].err)
 }
 
+// A batch in doubt is split; the one behind it, in doubt too, is sent past the parts, and is refused retriably. It backs off.
+func TestRetryPastPartsBacksOff(t *testing.T) {
+	n := 0
+	lost := testbroker.Verdict{Skip: true, Drop: testbroker.DropFIN}
+	cfg := sim.Config{BatchSize: 16 << 10, Linger: time.Millisecond, RetryBackoff: 100 * time.Millisecond, RetryBackoffMax: time.Second,
+		DeliveryTimeout: 20 * time.Second,
+		Cluster: testbroker.Config{Nodes: 1, Fault: func(r *testbroker.Request) testbroker.Verdict {
+			if r.API != protocol.KeyProduce {
+				return testbroker.Verdict{}
+			}
+			switch n++; n {
+			case 1:
+				return testbroker.Verdict{}
+			case 2:
+				return testbroker.Verdict{Skip: true, Hold: 50 * time.Millisecond, Drop: testbroker.DropFIN}
+			case 3:
+				return lost
+			case 4:
+				return testbroker.Verdict{Code: protocol.MessageTooLarge}
+			}
+			return testbroker.Verdict{Code: protocol.NotEnoughReplicas}
+		}}}
+	w := newWorld(t, cfg)
+	w.topic("t", 1)
+	w.send("t", 0, "warm")
+	w.Settle(time.Second)
+	w.sendN("t", 0, 0, 4)
+	w.Run(20*time.Millisecond, func() bool { return n >= 2 })
+	w.sendN("t", 0, 4, 6)
+	w.Run(2*time.Second, func() bool { return n >= 5 })
+	require.Equal(t, 5, n)
+	past := w.produces()[4].Batches[0]
+	require.Equal(t, []int32{5, 2}, []int32{past.BaseSequence, past.Count}, "the world is not what the test is about")
+	w.Run(time.Second, func() bool { return n > 100 })
+	require.InDelta(t, 9, n, 4, "100, 200, 400, 800 ms, give or take")
+}
+
 // UNKNOWN_PRODUCER_ID from a broker that cannot tell where its log begins (Produce before v5): the partition begins anew at once.
 func TestUnknownProducerIDOfAnOldBroker(t *testing.T) {
 	w := newWorld(t, small(testbroker.Config{Nodes: 1, Generation: testbroker.Kafka011, Fault: nth(map[int]testbroker.Verdict{
