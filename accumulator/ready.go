@@ -134,7 +134,7 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 	for _, n := range s.ordered {
 		if n.ready.n > 0 {
 			res.Nodes = append(res.Nodes, n.id)
-			if n.canSend || n.readyAt.IsZero() { // the first time, it may be that it is only being connected
+			if n.canSend && a.mayFly(n) || n.readyAt.IsZero() { // the first time, it may be that it is only being connected
 				n.drainedAt = now
 			}
 			n.readyAt = now
@@ -476,8 +476,8 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 		hoards = hoards || n.linger.n > 0
 		closed, grown := int64(never), int64(never)
 		switch {
-		case !n.canSend:
-			// What is ready for the node has its next event already: its connection's, or the end of a back-off or a throttle. If
+		case !n.canSend || !a.mayFly(n):
+			// What is ready for the node has its next event already: an answer, its connection's, or the end of a back-off or a throttle. If
 			// nothing is, the first batch has to say that there is a reason to connect.
 			if n.inFlight == 0 && n.ready.n == 0 {
 				closed = 0

@@ -502,6 +502,57 @@ func TestFlightIsBounded(t *testing.T) {
 	}
 }
 
+// A node that may not be sent to, for what is on its way to it, counts as one that can take nothing: the availability time-out excludes it, and
+// batches that are closed for it do not wake the sender.
+func TestBoundedFlightIsNotAvailable(t *testing.T) {
+	draw := 0
+	r := newRig(t, withPool(1<<20), withBatch(16*kib), func(c *Config) {
+		c.Adaptive, c.AvailabilityTimeout, c.StickyThreshold = true, time.Second, 1
+		c.Rand = func(n int) int { draw++; return (draw - 1) % n }
+	})
+	r.lead(orders, 1, 2)
+	silent := map[int32][]*ProducerBatch{}
+	for _, node := range []int32{2, 1} {
+		for more := true; more; {
+			r.put(node-1, 15*kib)
+			got := r.drain(node)
+			silent[node] = append(silent[node], got...)
+			more = len(got) > 0 && (node == 1 || r.a.Flight(2) < 32*kib)
+		}
+		r.busy[node] = 1
+	}
+	require.Len(t, silent[2], 2)
+	require.Empty(t, r.drain(1), "node 1 has what it may have")
+	r.sleep(time.Minute)
+	for range 8 {
+		r.put(0, 15*kib)
+	}
+	assert.Zero(t, r.wakes.Load(), "an answer wakes the sender")
+	r.a.Awake()
+
+	look := func() []int {
+		r.put(1, 1)
+		silent[2] = append(silent[2], r.drain(2)...)
+		draw = 0
+		return r.draws(100)
+	}
+	r.clock.advance(loadEvery)
+	assert.NotZero(t, look()[0])
+	r.clock.advance(time.Second + ms)
+	assert.Equal(t, []int{0, 100}, look())
+
+	r.completeAll(silent[1])
+	assert.NotEmpty(t, r.drain(1))
+	r.sleep(time.Minute)
+	for range 8 {
+		r.put(0, 15*kib)
+	}
+	assert.Positive(t, r.wakes.Load())
+	r.a.Awake()
+	r.clock.advance(loadEvery)
+	assert.NotZero(t, look()[0])
+}
+
 // Memory is on its way until the writer has let go of it, also where the verdict is known.
 func TestFlightEndsWithTheWriter(t *testing.T) {
 	r := newRig(t)
