@@ -22,7 +22,7 @@ var (
 type DeliveryError struct {
 	TopicPartition protocol.TopicPartition
 	Cause          error         // ErrDeliveryTimeout, ErrForceClosed, ErrBatchRefused, or what the broker answered
-	Last           error         // the last answer, where Cause is none; nil: never answered
+	Last           error         // the last answer, or what kept the record from being sent, where Cause is neither; nil: none
 	Attempts       int           // how often it was sent
 	Age            time.Duration // since its batch was opened
 	Queued         time.Duration // of that, until it was last sent; all of it if never
@@ -74,7 +74,7 @@ func (e *DeliveryError) advice() string {
 	case errors.Is(e.Cause, ErrDeliveryTimeout) && e.Last != nil:
 		what = "look at the broker, and at the way to it"
 	case errors.Is(e.Cause, ErrDeliveryTimeout) && !e.Written:
-		what = "the brokers take less than is sent: send less, or raise DeliveryTimeout (delivery.timeout.ms)"
+		what = "it was not its turn in that time: send less, look at the brokers, or raise DeliveryTimeout (delivery.timeout.ms)"
 	case errors.Is(e.Cause, ErrDeliveryTimeout):
 		what = "look at the brokers"
 	}

@@ -9,6 +9,7 @@ import (
 type flow struct {
 	canSend  bool // as of refreshNodes
 	inFlight int
+	answer   time.Time     // when the last came
 	progress time.Time     // of its last answer, or of the request that ended an idle time
 	minRTT   time.Duration // least time of a request; 0: none measured
 	rttSince time.Time     // minRTT is forgotten now and then: routes change
@@ -38,7 +39,7 @@ func (s *Sender) flow(node int32) *flow {
 
 // answered takes an answer's time and size into account.
 func (f *flow) answered(now time.Time, rtt time.Duration, bytes int) {
-	f.progress = now
+	f.answer, f.progress = now, now
 	if rtt > 0 && (f.minRTT == 0 || rtt < f.minRTT || now.Sub(f.rttSince) > rttMemory) {
 		f.minRTT, f.rttSince = rtt, now
 	}

@@ -92,6 +92,7 @@ type Sender struct {
 	asked     *metadata.Snapshot // the snapshot in which unknown leaders were last asked for
 	idPending bool               // InitProducerId is under way
 	idRetryAt time.Time          // not again before
+	idErr     error              // why there is none, as of the last attempt
 	flows     map[int32]*flow
 	closed    bool
 	abandoned int // records that a forced close has failed
@@ -222,7 +223,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 			s.md.RequestUpdate()
 		}
 	}
-	if s.txn != nil && s.txn.NeedsID() && (s.acc.HasUndrained() || len(ready.Nodes) > 0) {
+	if s.needsID() && (s.acc.HasUndrained() || len(ready.Nodes) > 0) {
 		sooner(s.fetchProducerID(now))
 	}
 	for _, id := range ready.Nodes {
@@ -342,36 +343,68 @@ func (s *Sender) expire(now time.Time) {
 		if s.txn != nil {
 			s.txn.Failed(b)
 		}
-		s.end(b, s.verdict(b, ErrDeliveryTimeout, s.lastAnswer(b), "", now), nil, now)
+		s.end(b, s.verdict(b, ErrDeliveryTimeout, s.lastAnswer(b, now), "", now), nil, now)
 	}
 	if len(expired) > 0 {
 		s.settleTxn(now)
 	}
 }
 
-// lastAnswer is what an expired batch last met: the broker's answer, or why its broker cannot be reached or is not known.
-func (s *Sender) lastAnswer(b *accumulator.ProducerBatch) error {
-	if err := b.LastError(); err != nil {
-		if errors.Is(err, netclient.ErrDisconnected) || errors.Is(err, netclient.ErrRequestTimeout) {
-			if t := s.md.Snapshot().Topic(b.TopicPartition().Topic); t != nil && t.Leader(b.Partition()) >= 0 {
-				if why := s.client.LastError(t.Leader(b.Partition())); why != nil && !errors.Is(err, why) {
-					return fmt.Errorf("%w; since then: %w", err, why)
-				}
-			}
-		}
-		return err
+// lastAnswer is what an expired batch last met: the broker's answer, or why it could not be sent.
+func (s *Sender) lastAnswer(b *accumulator.ProducerBatch, now time.Time) error {
+	leader, why := int32(-1), s.md.LastError()
+	t := s.md.Snapshot().Topic(b.TopicPartition().Topic)
+	if t != nil {
+		leader = t.Leader(b.Partition())
 	}
-	if t := s.md.Snapshot().Topic(b.TopicPartition().Topic); t != nil {
-		if id := t.Leader(b.Partition()); id >= 0 {
-			return s.client.LastError(id)
+	if leader >= 0 {
+		why = s.client.LastError(leader)
+	}
+	since := func(err error) error {
+		if why == nil || errors.Is(err, why) {
+			return err
 		}
-		if why := s.md.LastError(); why != nil {
-			return fmt.Errorf("%w; meanwhile: %w", protocol.LeaderNotAvailable, why)
-		}
+		return fmt.Errorf("%w; since then: %w", err, why)
+	}
+	switch err := b.LastError(); {
+	case errors.Is(err, netclient.ErrDisconnected), errors.Is(err, netclient.ErrRequestTimeout):
+		return since(err)
+	case err != nil:
+		return err
+	case t == nil || b.Attempts() > 0:
+		return why
+	case s.needsID() && s.idErr != nil:
+		return since(fmt.Errorf("no producer id yet: %w", s.idErr))
+	case leader < 0 && why != nil:
+		return fmt.Errorf("%w; meanwhile: %w", protocol.LeaderNotAvailable, why)
+	case leader < 0:
 		return protocol.LeaderNotAvailable
+	case why != nil:
+		return why
+	}
+	return s.whyUnsent(b, leader, now)
+}
+
+// whyUnsent is what a batch waited for that never went out, though nothing has failed on the way to its leader; nil: it was not its turn.
+func (s *Sender) whyUnsent(b *accumulator.ProducerBatch, leader int32, now time.Time) error {
+	node, _ := s.md.Snapshot().Node(leader)
+	unanswered := s.client.InFlightCount(leader)
+	switch {
+	case s.needsID() && s.idPending:
+		return errors.New("no producer id yet: InitProducerId is not answered")
+	case s.needsID():
+		return errors.New("no producer id yet: no broker could be asked for one")
+	case s.flow(leader).answer.After(b.Created()):
+		return nil // others went out
+	case unanswered > 0:
+		return fmt.Errorf("node %v has answered nothing all the while, and owes %d answers", node, unanswered)
+	case !s.client.CanSend(leader, now):
+		return fmt.Errorf("node %v took no request: it is not connected yet, or it throttles", node)
 	}
 	return nil
 }
+
+func (s *Sender) needsID() bool { return s.txn != nil && s.txn.NeedsID() }
 
 // failUndrained fails what waits, of one topic or, for "", of all: the topic may not be written to, or the producer was put out of
 // action. What is in flight still gets its answer.
@@ -493,6 +526,7 @@ func (s *Sender) producerIDAnswered(r *netclient.Response) {
 		s.idRefused(err, r.Now)
 		return
 	}
+	s.idErr = nil
 	s.txn.SetID(protocol.ProducerID{ID: resp.ProducerID, Epoch: resp.ProducerEpoch})
 	s.acc.RecheckAll(r.Now)
 }
@@ -500,7 +534,7 @@ func (s *Sender) producerIDAnswered(r *netclient.Response) {
 // idRefused decides what a failed InitProducerId means: try again, or, where that is of no use, tell
 // those who wait. A later send tries again: the right may have been given meanwhile (SND-14).
 func (s *Sender) idRefused(err error, now time.Time) {
-	s.idRetryAt = now.Add(s.cfg.RetryBackoff)
+	s.idRetryAt, s.idErr = now.Add(s.cfg.RetryBackoff), err
 	var code protocol.ErrorCode
 	var unsupported *netclient.UnsupportedVersionError
 	switch {
