@@ -3,7 +3,6 @@ package accumulator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -141,9 +140,6 @@ func New(cfg Config) *RecordAccumulator {
 // clockEvery is how many records share one reading of the clock while a batch fills.
 const clockEvery = 16
 
-// maxSwitches is how many partitions an append without one of its own tries before it waits for a node's share.
-const maxSwitches = 64
-
 // verdict is how an attempt to append ended.
 type verdict int
 
@@ -273,100 +269,6 @@ func (a *RecordAccumulator) choose(t *Topic, md *metadata.Topic, r *Record) (*de
 		}
 		d.mu.Unlock()
 	}
-}
-
-// admit waits for what an attempt lacked.
-func (a *RecordAccumulator) admit(ctx context.Context, t *Topic, md *metadata.Topic, d *deque, choice *partitioner.Choice, v verdict, at *attempt, maxWait *time.Duration) error {
-	if v == refused {
-		return ErrClosed
-	}
-	wait := func(f func() error) error {
-		var began time.Time
-		if at.mayWait {
-			began = a.cfg.Now()
-		}
-		if err := f(); err != nil {
-			return err
-		}
-		at.now, at.waited, at.switches = time.Time{}, true, 0
-		if at.mayWait {
-			*maxWait -= max(a.cfg.Now().Sub(began), 0)
-			if *maxWait <= 0 {
-				// The time is over, but one more attempt costs no wait: with mayWait false the node's soft
-				// bound no longer counts, and what was granted is used (ACC-34).
-				*maxWait, at.mayWait = 0, false
-			}
-		}
-		if a.closed.Load() {
-			return ErrClosed
-		}
-		return nil
-	}
-	if v == shareFull {
-		sh := d.share.Load()
-		if sh == nil {
-			return nil // nothing bounds the partition
-		}
-		// Another partition's node may have room: one that is stuck must not hold up records that can go anywhere, unless
-		// all partitions shall get the same. The partition is drawn, so that it may take several draws; but perhaps the
-		// one with room is never drawn (its node counts as unavailable).
-		movable := choice != nil && a.cfg.Adaptive
-		if movable && at.switches < maxSwitches && a.roomElsewhere(t, md, at.mayWait) {
-			at.switches++
-			t.sticky.SwitchFrom(choice, md)
-			return nil
-		}
-		if !at.mayWait {
-			return fmt.Errorf("append to %v: %d bytes wait for %v already; send less, or let Send wait (MaxBlock, max.block.ms): %w", d.tp, sh.unsent.Load(), sh, bufferpool.ErrExhausted)
-		}
-		if at.granted != nil {
-			a.pool.Release(at.granted) // a node that is stuck must not hold up others by what waits for it
-			at.granted = nil
-		}
-		// What is waited for is no more if the leader has changed, or the accumulator was closed.
-		over := func() bool { return a.closed.Load() || d.share.Load() != sh }
-		upTo := *maxWait
-		if movable {
-			upTo = min(upTo, elsewhereEvery) // another node may have room long before this one
-		}
-		return wait(func() error { return sh.wait(ctx, upTo, a.cfg.Wake, over) })
-	}
-	if at.granted != nil {
-		// An earlier grant that no longer suffices goes back first: two large records could each hold what
-		// the other needs.
-		a.pool.Release(at.granted)
-		at.granted = nil
-	}
-	return wait(func() (err error) {
-		at.granted, err = a.pool.Allocate(ctx, nil, at.need, false, *maxWait)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, bufferpool.ErrClosed):
-			return ErrClosed
-		case int64(at.need) <= a.pool.Total():
-			a.noteShort()
-		}
-		return fmt.Errorf("append to %v: %w", d.tp, err)
-	})
-}
-
-// elsewhereEvery is how often an append that may go anywhere looks whether another node has room.
-const elsewhereEvery = 10 * time.Millisecond
-
-// roomElsewhere reports whether some partition of the topic could take a record now.
-func (a *RecordAccumulator) roomElsewhere(t *Topic, md *metadata.Topic, mayWait bool) bool {
-	ds := t.deques.Load()
-	for _, p := range md.Available() {
-		if int(p) >= len(*ds) {
-			return true
-		}
-		d := (*ds)[p].Load()
-		if d == nil || !d.share.Load().full(mayWait) {
-			return true
-		}
-	}
-	return false
 }
 
 // tryAppend does everything that needs the deque's lock, which is held.

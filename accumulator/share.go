@@ -34,6 +34,7 @@ type share struct {
 	unsent atomic.Int64
 
 	// Set by the sender, read by applications.
+	flight     atomic.Int64 // of its node, as of the last setting: the limits leave it out
 	limit      atomic.Int64 // appends wait while unsent is above it
 	hard       atomic.Int64 // as limit, for callers that may not wait: never less than limit
 	wakeClosed atomic.Int64 // a batch closed with unsent at or above this wakes the sender
@@ -59,6 +60,14 @@ func (s *share) String() string {
 		return "a leader, or for another attempt,"
 	}
 	return fmt.Sprintf("broker %d", s.node)
+}
+
+// filledBy says what fills it.
+func (s *share) filledBy() string {
+	if out := s.flight.Load(); out > 0 {
+		return fmt.Sprintf("%d bytes are on their way to %v already, and %d wait", out, s, s.unsent.Load())
+	}
+	return fmt.Sprintf("%d bytes wait for %v already", s.unsent.Load(), s)
 }
 
 // full reports whether an append has to wait for the node. A nil share has no bound.
@@ -129,7 +138,9 @@ func (s *share) setLimits(soft, hard int64) {
 // SetShare bounds what may wait unsent for a node: soft for appends that may wait for it, hard for those that
 // may not. The sender's.
 func (a *RecordAccumulator) SetShare(node int32, soft, hard int64) {
-	a.s.node(node).share.setLimits(soft, hard)
+	n := a.s.node(node)
+	n.share.flight.Store(n.flight)
+	n.share.setLimits(soft, hard)
 }
 
 // ShareFor is the soft bound for a healthy node with so many bytes under way on average: the floor,

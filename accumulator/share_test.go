@@ -166,6 +166,21 @@ func TestSoftAndHardBound(t *testing.T) {
 	})
 }
 
+// A refusal says what fills the node's share, and what helps: also for those whose MaxBlock has just run out. The share of a node that is
+// stuck is what is on its way to it, before anything waits there.
+func TestRefusalSaysWhatFillsTheShare(t *testing.T) {
+	r := newRig(t, withPool(64*kib), withBatch(40*kib))
+	r.lead(orders, 1, 2)
+	r.put(0, 30*kib)
+	r.drainOne(1)
+	r.full[1] = true
+	left := max(r.pool.Total()/2-r.a.Flight(1), 0)
+	r.a.SetShare(1, left, left)
+	_, err := r.try(orders, Record{Partition: 0, Timestamp: -1, Value: []byte("x")}, nil, 0)
+	require.EqualError(t, err, "append to orders-0: 32768 bytes are on their way to broker 1 already, and 0 wait; send less, or raise MaxBlock (max.block.ms): "+bufferpool.ErrExhausted.Error())
+	require.ErrorIs(t, err, bufferpool.ErrExhausted)
+}
+
 // EXT-05: a context that ends ends the wait.
 func TestContextEndsAWaitForTheShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
