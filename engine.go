@@ -114,10 +114,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		Logger:             set.Logger,
 		Wake:               wake,
 		InUse:              e.acc.InUse,
-		OnForget: func(topic string) {
-			e.set.ForgetTopic(topic)
-			e.acc.Forget(topic)
-		},
+		OnForget:           e.forget,
 		OnUpdate: func(*metadata.Snapshot) { e.set.MetadataUpdated(time.Now()) },
 	})
 	e.client = netclient.New(e.clientConfig(), netclient.NewTCPSelector(netclient.TCPConfig{
@@ -151,6 +148,15 @@ func newEngine(cfg Config, more error) (*engine, error) {
 
 	go e.sender.Run(time.Now()) // ends when close is called; Done reports it
 	return e, nil
+}
+
+// forget drops what is kept of a topic that nobody has used for long, and would keep its metadata. The sender's goroutine.
+func (e *engine) forget(topic string) {
+	e.set.ForgetTopic(topic)
+	e.acc.Forget(topic)
+	if v := e.last.Load(); v != nil && v.Topic.Name == topic {
+		e.last.CompareAndSwap(v, nil) // unless somebody has just come back to it, or gone on to another
+	}
 }
 
 func (e *engine) clientConfig() netclient.Config {
