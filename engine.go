@@ -115,7 +115,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		Wake:               wake,
 		InUse:              e.acc.InUse,
 		OnForget:           e.forget,
-		OnUpdate: func(*metadata.Snapshot) { e.set.MetadataUpdated(time.Now()) },
+		OnUpdate:           func(*metadata.Snapshot) { e.set.MetadataUpdated(time.Now()) },
 	})
 	e.client = netclient.New(e.clientConfig(), netclient.NewTCPSelector(netclient.TCPConfig{
 		Dial:            set.Dial,
