@@ -305,6 +305,13 @@ func (p *Plan) roundTrip() time.Duration {
 	return 2*p.MaxLatency + time.Duration(float64(p.Config.MaxRequestSize)/4/float64(p.Bandwidth)*float64(time.Second)) + time.Millisecond
 }
 
+// timeToConnect reports whether what is left of a record's time after its linger is enough for a new connection (its set-up, two
+// questions about versions, one about the cluster) and a request. One that was closed because nothing used it is opened when the
+// linger is over.
+func (p *Plan) timeToConnect() bool {
+	return p.Config.DeliveryTimeout-max(p.Config.Linger, 0) > 4*2*p.MaxLatency+p.roundTrip()
+}
+
 // calm reports whether nothing ever goes wrong, as far as brokers and network are concerned.
 func (p *Plan) calm() bool {
 	for k := range p.Levels {
