@@ -10,6 +10,7 @@ import (
 	"github.com/kafka-reservoir/producer/internal/sim"
 	"github.com/kafka-reservoir/producer/internal/testbroker"
 	"github.com/kafka-reservoir/producer/protocol"
+	"github.com/kafka-reservoir/producer/sender"
 )
 
 // TXN-10, DRB-11, FC-015, KAFKA-7693: after sequence 2147483647 comes 0, within a batch and between two, also when batches around it are
@@ -129,3 +130,55 @@ func TestAllSentBatchesExpire(t *testing.T) {
 	require.Equal(t, int16(1), w.Cluster.Records("t", 0)[1].ProducerEpoch)
 	require.Equal(t, int32(0), w.Cluster.Records("t", 0)[1].Sequence)
 }
+
+// FC-004: a partition adopts an epoch that moved on elsewhere when the answers that are due under the old one have come, also that of a batch that
+// has expired meanwhile. (Simulation: where later batches had been acknowledged, it did not wait for that one.)
+func TestFC004EpochWaitsForExpiredBatches(t *testing.T) {
+	cfg := small(testbroker.Config{Nodes: 2, Fault: func() func(*testbroker.Request) testbroker.Verdict {
+		times := 0
+		return func(r *testbroker.Request) testbroker.Verdict {
+			switch {
+			case r.API != protocol.KeyProduce:
+			case r.Node == 2:
+				return testbroker.Verdict{Code: protocol.MessageTooLarge}
+			case r.Batches[0].BaseSequence == 1:
+				if times++; times == 1 {
+					v := testbroker.AnswerAfterAppend(protocol.RequestTimedOut)
+					v.Hold = 20 * time.Millisecond // the next two are on their way when it comes
+					return v
+				}
+				return testbroker.Verdict{Hold: 2 * time.Second}
+			}
+			return testbroker.Verdict{}
+		}
+	}()})
+	cfg.Linger, cfg.DeliveryTimeout, cfg.RequestTimeout = time.Millisecond, time.Second, 10*time.Second
+	w := newWorld(t, cfg)
+	w.topic("t", 2, 1, 2)
+	w.send("t", 0, "a")
+	w.Settle(time.Second)
+	for _, v := range []string{"b", "c", "d"} {
+		w.send("t", 0, v)
+		w.Run(2*time.Millisecond, never)
+	}
+	w.send("t", 1, "refused")
+	w.Run(1500*time.Millisecond, never)
+	require.ErrorIs(t, w.book["b"].err, sender.ErrDeliveryTimeout)
+	require.ErrorIs(t, w.book["refused"].err, protocol.MessageTooLarge)
+	w.send("t", 0, "e")
+	w.settle()
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, w.values("t", 0))
+	var before, after time.Time
+	for _, r := range w.produces() {
+		switch {
+		case r.Node == 2:
+		case r.Batches[0].BaseSequence == 1:
+			before = r.At
+		case r.Batches[0].ProducerEpoch == 1:
+			after = r.At
+		}
+	}
+	require.GreaterOrEqual(t, after.Sub(before), 2*time.Second, "sent under the next epoch before the answer had come")
+}
+
+func never() bool { return false }

@@ -266,6 +266,10 @@ func (r *run) checkView() {
 	for i, name := range r.b.topics {
 		t := v.Topic(name)
 		if t == nil {
+			// Forgotten, with its epochs: nobody sent to it for a while, or it is not there.
+			for _, p := range r.b.parts[i] {
+				p.epoch, p.topicID = 0, [16]byte{}
+			}
 			continue
 		}
 		for k, p := range r.b.parts[i] {
