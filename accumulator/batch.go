@@ -213,8 +213,8 @@ func (b *ProducerBatch) RetryAt() time.Time { return b.retryAt }
 func (b *ProducerBatch) Tainted() bool { return b.tainted }
 
 // StartBackoffAnew has the back-off after the coming Reenqueue be the first one again: under another stamp the batch is another question, which
-// no broker has refused yet. It does that once in the batch's life, lest brokers that refuse every stamp be asked
-// ever and again at that pace. The sender's.
+// no broker has refused yet. It does that once in the batch's life, not counting where that back-off is the first one anyway, lest brokers
+// that refuse every stamp be asked ever and again at that pace. The sender's.
 func (b *ProducerBatch) StartBackoffAnew() {
 	if b.forgiven == 0 {
 		b.forgiven = b.attempts - 1

@@ -3,7 +3,6 @@ package sender
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/kafka-reservoir/producer/accumulator"
@@ -146,12 +145,12 @@ func (s *Sender) acknowledged(b *accumulator.ProducerBatch, base, logAppend int6
 	}
 	s.acc.Complete(b, base, logAppend)
 	if mutants.On(mutants.ImplicitAck) {
-		for _, e := range slices.Backward(s.acc.Earlier(b, now)) {
-			base -= int64(e.Count())
-			s.acknowledged(e, base, -1, now)
-		}
+		implicitAck(s, b, base, now)
 	}
 }
+
+// implicitAck is the planted bug of that name; nil without the build tag.
+var implicitAck func(s *Sender, b *accumulator.ProducerBatch, base int64, now time.Time)
 
 // retryOrFail sends a batch again if it may be: its retries and its delivery timeout are not used up.
 func (s *Sender) retryOrFail(b *accumulator.ProducerBatch, err error, message string, perRecord func(int) error, now time.Time) {

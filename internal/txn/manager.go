@@ -45,7 +45,8 @@ type partition struct {
 	gap    int32
 	hasGap bool
 	// absent is how many batches at the front of inFlight the node absentAt has refused under their present stamp for their
-	// sequence: that log does not have them, and sending them again as they are is of no use.
+	// sequence: that log does not have them, and sending them again as they are is of no use. It is counted anew when another node
+	// is sent to, so where absent is not 0, absentAt is node.
 	absent   int
 	absentAt int32
 }
@@ -265,8 +266,12 @@ func (m *Manager) Failed(b *accumulator.ProducerBatch) {
 	}
 }
 
-// missing notes that the leader does not have sequence s.
+// missing notes that the leader does not have sequence s. One behind which something was acknowledged is no gap: that log took what is
+// behind it, and so may take more.
 func (p *partition) missing(s int32) {
+	if p.last >= 0 && before(s, p.last) {
+		return
+	}
 	if !p.hasGap || before(s, p.gap) {
 		p.gap, p.hasGap = s, true
 	}
@@ -296,10 +301,11 @@ func (m *Manager) OutOfOrder(b *accumulator.ProducerBatch, now time.Time, patien
 		return true
 	}
 	// Attempts that were answered, or are long gone, have done what they did: they left nothing in the log.
-	b.SetMayBeWritten(false)
-	p.missing(b.Sequence())
 	if front {
 		m.notThere(p, b)
+	} else {
+		b.SetMayBeWritten(false)
+		p.missing(b.Sequence())
 	}
 	return true
 }
