@@ -43,6 +43,7 @@ type asked struct {
 	version int16
 	corr    int32
 	acks    int16
+	topics  int
 	n       int // batches, those that nothing is known of included
 	batches []sentBatch
 }
@@ -147,7 +148,7 @@ func (t *tap) produce(a *asked, frame []byte) bool {
 		t.b.violate("a Produce request that does not decode: %v", err)
 		return false
 	}
-	a.acks = t.req.Acks
+	a.acks, a.topics = t.req.Acks, len(t.req.Topics)
 	for i := range t.req.Topics {
 		topic := &t.req.Topics[i]
 		name := topic.Name
@@ -245,7 +246,7 @@ func (t *tap) received(node int32, c testbroker.ConnID, payload []byte) {
 	var throttle int32
 	switch a.api {
 	case protocol.KeyProduce:
-		if t.resp.ReadFrom(body, a.version) != nil || !t.answers(&a) {
+		if t.resp.ReadAnswer(body, a.version, a.topics, a.n) != nil || !t.answers(&a) {
 			d.deaf = true // the client believes nothing of it, and is done with the request
 			t.lost(&a)
 			d.q = append(d.q[:0], d.q[1:]...)
