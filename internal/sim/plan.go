@@ -284,12 +284,31 @@ func (p *Plan) capacity() float64 {
 		batch, trips = most/2, 4 // most batches are too large, and go out several times in ever smaller parts
 	}
 	perBatch := max(float64(batch)/size, 1)
+	if p.tooLargeUnseen() {
+		return perBatch / (p.roundTrip() + p.newConnection()).Seconds() // all partitions of a broker wait for it
+	}
 	return float64(p.Partitions) * perBatch / p.roundTrip().Seconds() / trips
+}
+
+// tooLargeUnseen reports whether batches may be too large for the brokers with nobody to say so: without acknowledgements a batch
+// that is refused costs its connection, and the client cannot know which of those in flight it was, so that it does not split it.
+func (p *Plan) tooLargeUnseen() bool {
+	c := &p.Config
+	return c.AcksNone && max(min(c.BatchSize, c.MaxRequestSize), p.MaxValue+200) > p.maxMessage()
+}
+
+// newConnection is the longest that batches wait until they are sent again on another connection.
+func (p *Plan) newConnection() time.Duration {
+	return max(p.Config.RetryBackoffMax, p.Config.ReconnectBackoffMax)*6/5 + 4*2*p.MaxLatency
 }
 
 // burstTime is what it takes to send a few bursts to one partition.
 func (p *Plan) burstTime() time.Duration {
-	return time.Duration(float64(2*p.Burst*p.Senders*p.Partitions) / p.capacity() * float64(time.Second))
+	partitions := p.Partitions
+	if p.tooLargeUnseen() {
+		partitions = 1 // capacity is that of one already
+	}
+	return time.Duration(float64(2*p.Burst*p.Senders*partitions) / p.capacity() * float64(time.Second))
 }
 
 // maxMessage is the largest batch that the brokers take.

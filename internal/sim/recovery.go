@@ -52,6 +52,10 @@ func (r *run) recoveryTime() time.Duration {
 		worst.hangs = worst.hangs || is.hangs
 		worst.deaf = worst.deaf || is.deaf
 	}
+	if p.tooLargeUnseen() {
+		worst.reconnects = true // whenever a batch is too large, and a burst has many
+		worst.within += p.burstTime()
+	}
 	longer := func(backoff time.Duration) time.Duration { return max(backoff*6/5-assumed, 0) } // jitter adds a fifth
 	d := worst.within + longer(c.RetryBackoffMax)
 	if worst.reconnects {

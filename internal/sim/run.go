@@ -178,7 +178,9 @@ func (r *run) heal() {
 			r.a.probe(stream(p.Seed, 5), i, k)
 		}
 	}
-	s.In(b.allowed+r.callbackTime(), func() { r.recovered(true) }) // by then it is known
+	// By then it is known: the probes' callbacks take their time as well, behind those of the records that are sent meanwhile.
+	probes := time.Duration(p.Partitions) * 4 * p.Callback
+	s.In(b.allowed+r.callbackTime()+probes, func() { r.recovered(true) })
 }
 
 // beCalm says that from now on, or a little later, nothing keeps a record from being settled soon.
@@ -187,6 +189,11 @@ func (r *run) beCalm(in time.Duration) {
 	r.b.flushPatience = 250*time.Millisecond + 20*r.p.MaxLatency + r.p.Config.Cluster.LeaderDelay + r.p.burstTime()
 	if r.p.Levels[Throttle] != Off {
 		r.b.flushPatience += 6 * time.Second // one may follow the other
+	}
+	if r.p.Config.AcksNone && r.p.Levels[HalfOpen] != Off {
+		// No record waits for an answer, so nothing tells of a connection that leads nowhere until metadata is asked of it, whenever
+		// that is. The question then takes its whole time, and a place among the requests in flight.
+		r.b.flushPatience += c.RequestTimeout
 	}
 	r.b.patience = r.b.flushPatience + 2*time.Second + max(c.Linger, 0)
 	r.w.Selector.In(in, func() { r.b.calm = r.w.Selector.Since() })
