@@ -190,9 +190,10 @@ func (r *run) beCalm(in time.Duration) {
 	if r.p.Levels[Throttle] != Off {
 		r.b.flushPatience += 6 * time.Second // one may follow the other
 	}
-	if r.p.Config.AcksNone && r.p.Levels[HalfOpen] != Off {
-		// No record waits for an answer, so nothing tells of a connection that leads nowhere until metadata is asked of it, whenever
-		// that is. The question then takes its whole time, and a place among the requests in flight.
+	if l := &r.p.Levels; r.p.Config.AcksNone && (l[HalfOpen] != Off || l[Swallow] != Off || l[Silence] != Off) {
+		// They leave connections that will never bring an answer. No record waits for one, so that nothing tells of them until metadata
+		// is asked of such a connection, whenever that is. The question then takes its whole time, and a place among the requests in
+		// flight.
 		r.b.flushPatience += c.RequestTimeout
 	}
 	r.b.patience = r.b.flushPatience + 2*time.Second + max(c.Linger, 0)
