@@ -102,7 +102,8 @@ func (r *run) build() {
 	// Delivery 4 has 20 attempts to connect and 10 metadata requests for all brokers, at a back-off of 100 ms. More brokers that
 	// are in trouble at once, and shorter back-offs, make more.
 	r.tap.dials.limit = 20 + (p.Nodes+p.Spares)*(2+attempts(w.Config.ReconnectBackoff, w.Config.ReconnectBackoffMax))
-	r.tap.metadata.limit = int(time.Second/w.Config.RetryBackoff) + 2
+	// The back-off is between repetitions. Each topic is asked about at once when the application first names it.
+	r.tap.metadata.limit = int(time.Second/w.Config.RetryBackoff) + 1 + p.Topics
 	r.tap.producerIDs.limit = int(time.Second/w.Config.RetryBackoff) + 2
 
 	for id := int32(p.Nodes + 1); int(id) <= p.Nodes+p.Spares; id++ {
