@@ -60,7 +60,7 @@ type dial struct {
 // sent is one record, and what the producer said of it.
 type sent struct {
 	record record
-	from   string // who sent it: order counts for each sender
+	from   string // who sent it, a goroutine that sends one record after another: order counts for each sender
 	number int    // position in the book, and order of the calls of one sender
 
 	mu    sync.Mutex

@@ -327,7 +327,8 @@ func TestFC107NothingSpins(t *testing.T) {
 		}, func(w *world, p kafka) {
 			w.Cluster().SetFault(produce(testbroker.Hold(30 * time.Second)))
 			for i := range 4 { // each a partition's worth, and one that waits
-				go w.send(p, record{Topic: T, Partition: producer.OnPartition(int32(i % 3)), Value: fmt.Appendf(make([]byte, 12_000), "%d", i)})
+				r := record{Topic: T, Partition: producer.OnPartition(int32(i % 3)), Value: fmt.Appendf(make([]byte, 12_000), "%d", i)}
+				go w.sendFrom(fmt.Sprint(i), context.Background(), p, r, nil)
 			}
 			time.Sleep(time.Second)
 			require.NotZero(w.t, p.Metrics().WaitingThreads)
