@@ -62,6 +62,7 @@ type partitionBook struct {
 	forgot   []span        // whose records may be there twice, or out of order: the brokers had forgotten their producer
 	progress time.Duration // when the newest record that was acknowledged was accepted
 	recovery time.Duration // how long it took to go on, once all was well
+	untold   time.Duration // of that, how long probes that had failed waited for their callbacks: the next one is sent after these
 	gapAt    time.Duration // when a leader last said that a sequence is missing, or that it does not know the producer
 	// What is seen of its batches on the wire.
 	stamp   protocol.ProducerID // of the newest one
@@ -288,13 +289,16 @@ func (r *record) OnCompletion(res accumulator.Result, err error) {
 	if err == nil {
 		b.acked++
 		if b.wellAt > 0 && r.accepted >= b.wellAt && r.part.progress < b.wellAt {
-			r.part.recovery = r.settled - b.wellAt
+			r.part.recovery = r.settled - b.wellAt - r.part.untold
 			b.recovery = max(b.recovery, r.part.recovery)
 		}
 		r.part.progress = max(r.part.progress, r.accepted)
 		b.checkResult(r, res)
 	} else {
 		b.failed++
+		if r == r.part.probe {
+			r.part.untold += now - r.settled
+		}
 		b.checkError(r)
 	}
 	if b.byAck != nil {

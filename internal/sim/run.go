@@ -104,6 +104,9 @@ func (r *run) build() {
 	r.tap.dials.limit = 20 + (p.Nodes+p.Spares)*(2+attempts(w.Config.ReconnectBackoff, w.Config.ReconnectBackoffMax))
 	// The back-off is between repetitions. Each topic is asked about at once when the application first names it.
 	r.tap.metadata.limit = int(time.Second/w.Config.RetryBackoff) + 1 + p.Topics
+	if p.Levels[FuzzedMetadata] != Off {
+		r.tap.dials.limit += r.tap.metadata.limit // each answer may name another address, which has no back-off yet
+	}
 	r.tap.producerIDs.limit = int(time.Second/w.Config.RetryBackoff) + 2
 
 	for id := int32(p.Nodes + 1); int(id) <= p.Nodes+p.Spares; id++ {

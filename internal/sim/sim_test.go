@@ -61,7 +61,7 @@ func TestWorldsThatFailed(t *testing.T) {
 	for k := firstLater; k < kinds; k++ {
 		later = append(later, k)
 	}
-	for _, seed := range []uint64{1018112, 1025912, 1026855, 1027047, 1029451, 2201433, 6000708, 6007708, 6011225, 7004904} {
+	for _, seed := range []uint64{1018112, 1025912, 1026855, 1027047, 1029451, 2201433, 6000708, 6007708, 6011225, 7004904, 7015425, 7017198} {
 		assert.Empty(t, Run(Draw(seed, Options{Without: later})).Violations, "seed %d", seed)
 	}
 }
