@@ -74,17 +74,17 @@ func (r *run) recoveryTime() time.Duration {
 		d += maxThrottle // the last of them still lasts
 	}
 	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available())/float64(p.Bandwidth) + float64(r.b.open)/p.capacity()
-	return d + r.lingers() + p.Config.Cluster.LeaderDelay + 10*p.MaxLatency + time.Duration(backlog*float64(time.Second))
+	return d + r.turns() + p.Config.Cluster.LeaderDelay + 10*p.MaxLatency + time.Duration(backlog*float64(time.Second))
 }
 
-// lingers is how long it takes until every partition had its turn in the buffer, if each keeps it for a whole linger. Where there
-// is not room for all, who comes first is a matter of luck.
-func (r *run) lingers() time.Duration {
-	rounds := time.Duration(1)
+// turns is how long it takes until every partition had its turn in the buffer, if each keeps it for a whole linger and, where there
+// is not room for all, for a round trip. Who comes first is a matter of luck.
+func (r *run) turns() time.Duration {
+	linger := max(r.w.Config.Linger, 0)
 	if want := int64(r.p.Partitions) * bufferpool.SlabSize; want > r.p.Config.BufferMemory {
-		rounds = time.Duration(2 + want/r.p.Config.BufferMemory)
+		return (linger + r.p.roundTrip()) * time.Duration(2+want/r.p.Config.BufferMemory)
 	}
-	return max(r.w.Config.Linger, 0) * rounds
+	return linger
 }
 
 // mayTake is how long a partition may be without progress. Where a leader has forgotten what it had, that costs more: another
