@@ -109,7 +109,7 @@ func TestAwaitSeveralWaiters(t *testing.T) {
 		}
 		b.waits(t)
 		time.Sleep(100 * ms)
-		c.update(time.Now(), topic("a", 1, part(0, 1, 0)), topic("b", 1, part(0, 1, 0)))
+		c.update(time.Now(), topic("a", 1, part(0, 1, 0)), topic("b", 2, part(0, 1, 0)))
 		_, err := b.returned(t)
 		assert.NoError(t, err)
 	})

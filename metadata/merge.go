@@ -3,6 +3,7 @@ package metadata
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -47,6 +48,11 @@ func (m *Metadata) HandleResponse(version int16, resp *protocol.MetadataResponse
 	if err == nil && m.pinned {
 		err = m.checkClusterLocked(deref(resp.ClusterID))
 	}
+	if err == nil {
+		if err = m.contradictionLocked(resp); err != nil {
+			m.schedule.needFull = true // in an answer about all topics, none can be at odds with one that it leaves out
+		}
+	}
 	if err != nil {
 		m.failedLocked(err, now)
 		m.mu.Unlock()
@@ -73,6 +79,39 @@ func (m *Metadata) HandleResponse(version int16, resp *protocol.MetadataResponse
 	}
 	if m.cfg.OnUpdate != nil {
 		m.cfg.OnUpdate(next)
+	}
+	return nil
+}
+
+// contradictionLocked looks for a topic that the answer has twice, and for an id that two topics have: ids are never used again, and a topic cannot be
+// renamed. Since ids, not names, are what records are sent under, one damaged letter of a name would put them into another topic.
+func (m *Metadata) contradictionLocked(resp *protocol.MetadataResponse) error {
+	ids := make(map[string]protocol.UUID, len(m.interest))
+	names := make(map[protocol.UUID]string, len(m.interest))
+	for rt := range resp.AllTopics() {
+		name := deref(rt.Name)
+		if m.interest[name] == nil {
+			continue
+		}
+		if _, twice := ids[name]; twice {
+			return fmt.Errorf("the metadata answer has topic %s twice", name)
+		}
+		ids[name] = rt.TopicID
+		if rt.TopicID.IsZero() {
+			continue
+		}
+		if other, twice := names[rt.TopicID]; twice {
+			return fmt.Errorf("the metadata answer gives the topics %s and %s the same id, %x", other, name, rt.TopicID)
+		}
+		names[rt.TopicID] = name
+	}
+	for name, in := range m.interest {
+		if _, answered := ids[name]; answered || in.id.IsZero() {
+			continue
+		}
+		if other, taken := names[in.id]; taken {
+			return fmt.Errorf("the metadata answer gives topic %s the id of %s, %x", other, name, in.id)
+		}
 	}
 	return nil
 }
