@@ -73,8 +73,23 @@ func (r *run) recoveryTime() time.Duration {
 	if p.Levels[Throttle] != Off {
 		d += maxThrottle // the last of them still lasts
 	}
-	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available())/float64(p.Bandwidth) + float64(r.b.open)/p.capacity()
+	backlog := float64(r.w.Pool.Total()-r.w.Pool.Available())/float64(p.Bandwidth) + r.backlog()/p.capacity()
 	return d + r.turns() + p.Config.Cluster.LeaderDelay + 10*p.MaxLatency + time.Duration(backlog*float64(time.Second))
+}
+
+// backlog is how many records wait, counted as if all partitions had as many as the one that has most. That one gets through no faster
+// when the others have nothing to send: a batch at a time is a share of the capacity.
+func (r *run) backlog() float64 {
+	if r.p.tooLargeUnseen() {
+		return float64(r.b.open) // a broker's partitions take turns, and capacity is that of one already
+	}
+	most := 0
+	for _, parts := range r.b.parts {
+		for _, p := range parts {
+			most = max(most, len(p.open))
+		}
+	}
+	return max(float64(r.b.open), float64(most*r.p.Partitions))
 }
 
 // turns is how long it takes until every partition had its turn in the buffer, if each keeps it for a whole linger and, where there
