@@ -198,11 +198,11 @@ func (c *NetworkClient) Ready(node protocol.Node, now time.Time) bool {
 		return false
 	}
 	n := c.ensure(node)
+	n.moveTo(node, now, c.reconnect)
 	switch {
 	case n.state == nodeReady && sameAddress(n.addr, node):
 		return c.canSend(n, now)
 	case n.state == nodeIdle:
-		n.moveTo(node)
 		if n.canConnect(now) {
 			c.connect(n, node, now)
 		}
@@ -255,7 +255,6 @@ func (c *NetworkClient) LastError(node int32) error {
 
 // connect begins an attempt. n is idle and past its back-off.
 func (c *NetworkClient) connect(n *nodeConn, addr protocol.Node, now time.Time) {
-	n.moveTo(addr)
 	patience := c.setup.Delay(n.attempts)
 	n.becomeConnecting(addr, now, patience)
 	c.log.Debug("connecting", "node", addr.ID, "addr", addr.Addr(), "timeout", patience)

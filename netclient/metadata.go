@@ -133,7 +133,10 @@ func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 			to.hope = true // about to be closed, and free then
 			continue
 		}
-		if n == nil || n.canConnect(now) || n.state == nodeIdle && !sameAddress(n.addr, addr) {
+		if n != nil {
+			n.moveTo(addr, now, c.reconnect)
+		}
+		if n == nil || n.canConnect(now) {
 			to.hope = true
 			var at time.Time
 			if n != nil {

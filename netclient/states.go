@@ -48,6 +48,7 @@ var (
 //	             '----> closing, idle               the attempt fails, or is given up
 type nodeConn struct {
 	addr  protocol.Node // where the connection goes, or went last
+	at    protocol.Node // where the node is, as was last heard
 	state nodeState
 
 	// Of the current connection.
@@ -63,6 +64,8 @@ type nodeConn struct {
 	failures  int           // connections in a row that ended, the last one that was ready included
 	lost      int           // connections that were ready and ended, each soon after the one before; the first does not count
 	lostAt    time.Time     // when the last one that was ready ended
+	moves     int           // changes of address, each soon after the one before; the first does not count
+	movedAt   time.Time     // when the last one was seen
 	attempts  int           // of these, attempts that never became ready
 	attemptAt time.Time     // when the last attempt began
 	patience  time.Duration // how long it may take
@@ -99,11 +102,10 @@ func (n *nodeConn) becomeClosing(why error, planned bool) {
 	n.why, n.planned = why, planned
 }
 
-// becomeIdle ends the connection. The next attempt has to wait, unless the end was planned.
+// becomeIdle ends the connection. The next attempt has to wait, unless the end was planned or the node is elsewhere by now.
 func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Exponential) {
 	n.state = nodeIdle
-	n.retryAt = now
-	if !n.planned {
+	if !n.planned && sameAddress(n.addr, n.at) {
 		if n.versions == nil {
 			n.attempts++
 		} else {
@@ -116,7 +118,7 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 	n.versions, n.why, n.planned, n.deaf, n.gone, n.oneWay = nil, nil, false, false, false, false
 }
 
-// maxLost bounds how far the pause grows for a node that takes connections: to four times its start.
+// maxLost bounds how far the pause grows for a node that takes connections, or changes its address: to four times its start.
 const maxLost = 2
 
 // countLost has the pause be longer while connections that were ready keep ending, each within bound of the one before. In Java a
@@ -131,12 +133,23 @@ func (n *nodeConn) countLost(now time.Time, bound time.Duration) {
 	n.lostAt = now
 }
 
-// moveTo takes over a new address of an idle node. What happened at the old one does not count.
-func (n *nodeConn) moveTo(addr protocol.Node) {
-	if !sameAddress(n.addr, addr) {
-		n.failures, n.lost, n.attempts, n.retryAt, n.lastErr = 0, 0, 0, time.Time{}, nil
+// moveTo takes in where the node is. What happened at an old address does not count, and the new one is tried at once, unless the
+// address has just changed before: while brokers do not agree on it, each answer may undo what the one before said. The pause
+// counts from the last attempt, so that an address which changes faster than it lasts is tried all the same.
+func (n *nodeConn) moveTo(addr protocol.Node, now time.Time, reconnect backoff.Exponential) {
+	if sameAddress(n.at, addr) {
+		return
 	}
-	n.addr = addr
+	n.at = addr
+	n.failures, n.lost, n.attempts, n.retryAt, n.lastErr = 0, 0, 0, time.Time{}, nil
+	n.moves++
+	if n.movedAt.IsZero() || now.Sub(n.movedAt) >= reconnect.Max {
+		n.moves = 0
+	}
+	n.movedAt = now
+	if n.moves > 0 {
+		n.retryAt = n.attemptAt.Add(reconnect.Delay(min(n.moves-1, maxLost)))
+	}
 }
 
 func (n *nodeConn) canConnect(now time.Time) bool {
@@ -178,7 +191,7 @@ func (c *NetworkClient) search(id int32) (int, bool) {
 func (c *NetworkClient) ensure(addr protocol.Node) *nodeConn {
 	i, ok := c.search(addr.ID)
 	if !ok {
-		c.nodes = slices.Insert(c.nodes, i, &nodeConn{addr: addr})
+		c.nodes = slices.Insert(c.nodes, i, &nodeConn{addr: addr, at: addr})
 	}
 	return c.nodes[i]
 }
@@ -202,6 +215,9 @@ func (c *NetworkClient) syncNodes(now time.Time) {
 	for _, n := range c.nodes {
 		addr, known := findNode(nodes, n.addr.ID)
 		n.gone = !known && n.addr.ID >= 0 // bootstrap connections end by being idle
+		if known {
+			n.moveTo(addr, now, c.reconnect)
+		}
 		switch {
 		case known && !sameAddress(addr, n.addr):
 			c.close(n, errMoved, true)

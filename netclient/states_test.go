@@ -429,6 +429,42 @@ func TestNodeMovesWhileBackingOff(t *testing.T) {
 	assert.Equal(t, 10*time.Second, r.sel.connects[n].timeout)
 }
 
+// FC-095: where brokers do not agree on a node's address, so that it changes with each answer, it is tried with a pause, at the address of
+// the moment. Once the address stays, it is tried there soon.
+func TestNodeMovesToAndFro(t *testing.T) {
+	for name, try := range map[string]func(r *rig){
+		"by its requests": func(r *rig) { r.Ready(r.md.nodes[0], r.now) },
+		"for metadata":    func(r *rig) { r.md.dueAt = r.now },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{ReconnectBackoff: 50 * ms, ReconnectBackoffMax: time.Second}, 1)
+			places := []protocol.Node{r.node(1), {ID: 1, Host: "elsewhere", Port: 1}}
+			for i := range 400 {
+				r.md.nodes = places[i%2 : i%2+1 : i%2+1]
+				try(r)
+				r.pass(5 * ms)
+			}
+			var last time.Time
+			for i, c := range r.sel.connects {
+				if i > 3 {
+					assert.GreaterOrEqual(t, c.at.Sub(last), 160*ms, "attempt %d", i)
+					assert.LessOrEqual(t, c.at.Sub(last), 250*ms, "attempt %d", i)
+				}
+				last = c.at
+			}
+			assert.Greater(t, len(r.sel.connects), 8)
+			end := r.now
+			for range 60 {
+				try(r)
+				r.pass(5 * ms)
+			}
+			got := r.sel.connects[len(r.sel.connects)-1]
+			assert.Equal(t, r.md.nodes[0], got.node)
+			assert.LessOrEqual(t, got.at.Sub(end), 250*ms)
+		})
+	}
+}
+
 // FC-095, CCS-04: a node that is gone from the metadata answers what it was asked, and is closed then. What is known of
 // it is kept for a while, so that its back-off survives, and forgotten then (FC-137): it is as new.
 func TestNodeIsGone(t *testing.T) {
