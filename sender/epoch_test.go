@@ -131,8 +131,8 @@ func TestAllSentBatchesExpire(t *testing.T) {
 	require.Equal(t, int32(0), w.Cluster.Records("t", 0)[1].Sequence)
 }
 
-// FC-004: a partition adopts an epoch that moved on elsewhere when the answers that are due under the old one have come, also that of a batch that
-// has expired meanwhile. (Simulation: where later batches had been acknowledged, it did not wait for that one.)
+// FC-004: what follows a batch that has expired in flight, here under an epoch that moved on elsewhere, waits for that batch's answer, also where later ones
+// have been acknowledged. (Simulation: two batches were in flight to a leader that had acknowledged none.)
 func TestFC004EpochWaitsForExpiredBatches(t *testing.T) {
 	cfg := small(testbroker.Config{Nodes: 2, Fault: func() func(*testbroker.Request) testbroker.Verdict {
 		times := 0

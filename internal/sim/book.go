@@ -486,8 +486,7 @@ func (b *Book) take(p *partitionBook, s *testbroker.Record) {
 // forgiven reports whether r was under way when the brokers forgot the producer. One that was settled before was not, unless an attempt
 // of it can be late.
 func (p *partitionBook) forgiven(r *record) bool {
-	l := &r.book.p.Levels
-	late := l[LateRequest] != Off || l[DelayAppend] != Off || l[SlowReader] != Off
+	late := r.book.p.lateRequests()
 	for _, f := range p.forgot {
 		if r.accepted >= f.from && r.accepted <= f.to && (late || r.settled == 0 || r.settled >= f.to) {
 			return true

@@ -387,7 +387,7 @@ func (c *chaos) unclean(t *trigger) {
 			return
 		}
 		c.b.scan(p)
-		if c.p.Config.Cluster.Model != testbroker.Strict || c.p.Levels[LateRequest] != Off || c.p.Levels[DelayAppend] != Off {
+		if c.p.Config.Cluster.Model != testbroker.Strict || c.p.lateRequests() {
 			// What a producer sent under an epoch that the log forgot can be on its way still.
 			c.b.forget(p)
 		}

@@ -324,6 +324,12 @@ func (p *Plan) roundTrip() time.Duration {
 	return 2*p.MaxLatency + time.Duration(float64(p.Config.MaxRequestSize)/4/float64(p.Bandwidth)*float64(time.Second)) + time.Millisecond
 }
 
+// lateRequests reports whether a broker may carry out a request that the client has given up.
+func (p *Plan) lateRequests() bool {
+	l := &p.Levels
+	return l[LateRequest] != Off || l[DelayAppend] != Off || l[SlowReader] != Off || l[FirstWrite] != Off
+}
+
 // timeToConnect reports whether what is left of a record's time after its linger is enough for a new connection (its set-up, two
 // questions about versions, one about the cluster) and a request. One that was closed because nothing used it is opened when the
 // linger is over.

@@ -128,10 +128,11 @@ func (m *Manager) Next(first *accumulator.ProducerBatch, node int32) *accumulato
 		}
 		return nil
 	}
-	if p.id != m.id && (len(p.inFlight) > 0 || p.onWire > 0) && !mutants.On(mutants.BumpWithOthersUnresolved) {
-		// The epoch moved on elsewhere: adopted when the old one's batches are through (SND-21), those that have expired in flight
-		// included (FC-004).
-		return nil
+	if p.onWire > len(p.inFlight) {
+		return nil // a batch has expired in flight: its answer comes first (FC-004)
+	}
+	if p.id != m.id && len(p.inFlight) > 0 && !mutants.On(mutants.BumpWithOthersUnresolved) {
+		return nil // the epoch moved on elsewhere: adopted when the old one's batches are through (SND-21)
 	}
 	if len(p.inFlight) == 0 {
 		return first
