@@ -51,12 +51,19 @@ func newRig(t *testing.T) *rig {
 // send appends a record and hands its batch to node 1.
 func (r *rig) send() *accumulator.ProducerBatch {
 	r.t.Helper()
+	b := r.drain(r.Manager)
+	r.Sent(b, 1)
+	return b
+}
+
+// drain appends a record and takes its batch, which has a sequence if there is a gate.
+func (r *rig) drain(gate accumulator.Gate) *accumulator.ProducerBatch {
+	r.t.Helper()
 	_, _, err := r.a.Append(context.Background(), r.a.Topic(tp.Topic), r.snap.Topic(tp.Topic), &accumulator.Record{Value: []byte("v")}, nil, false, 0)
 	require.NoError(r.t, err)
 	r.a.Ready(r.snap, r.now)
-	got := r.a.Drain(nil, 1, 1<<20, r.now, r.Manager)
+	got := r.a.Drain(nil, 1, 1<<20, r.now, gate)
 	require.Len(r.t, got, 1)
-	r.Sent(got[0], 1)
 	return got[0]
 }
 
@@ -139,4 +146,24 @@ func TestAnotherLeaderIsAskedAnew(t *testing.T) {
 	r.ack(b)
 	r.Settle()
 	require.Equal(t, int16(0), r.ID().Epoch, "nothing is missing")
+}
+
+// A batch that has expired in flight, though a later one was acknowledged, still counts as being on its way: another leader, which has
+// not acknowledged anything, gets no second one beside it.
+func TestNothingBesideWhatExpiredInFlight(t *testing.T) {
+	r := newRig(t)
+	a, b := r.send(), r.send()
+	r.Landed(a)
+	a.SetMayBeWritten(true) // NOT_LEADER_OR_FOLLOWER, after the append
+	r.Landed(b)
+	r.ack(b)
+	require.Same(t, a, r.Next(a, 2))
+	r.Sent(a, 2)
+	r.Failed(a)
+	r.Settle()
+	c := r.drain(nil)
+	assert.Nil(t, r.Next(c, 2))
+	r.Landed(a)
+	assert.Same(t, c, r.Next(c, 2))
+	assert.Equal(t, int16(0), r.ID().Epoch, "nothing is missing")
 }
