@@ -324,10 +324,11 @@ func (p *Plan) roundTrip() time.Duration {
 	return 2*p.MaxLatency + time.Duration(float64(p.Config.MaxRequestSize)/4/float64(p.Bandwidth)*float64(time.Second)) + time.Millisecond
 }
 
-// lateRequests reports whether a broker may carry out a request that the client has given up.
+// lateRequests reports whether a broker may carry out a request that the client has given up. After a silence it gets what was sent
+// in it.
 func (p *Plan) lateRequests() bool {
 	l := &p.Levels
-	return l[LateRequest] != Off || l[DelayAppend] != Off || l[SlowReader] != Off || l[FirstWrite] != Off
+	return l[LateRequest] != Off || l[DelayAppend] != Off || l[SlowReader] != Off || l[FirstWrite] != Off || l[Silence] != Off
 }
 
 // timeToConnect reports whether what is left of a record's time after its linger is enough for a new connection (its set-up, two

@@ -282,6 +282,9 @@ func (t *tap) afterThrottle(node int32, c testbroker.ConnID, until time.Duration
 	if t.b.p.Levels[NoProducerID] != Off {
 		return // then that may be what is waited for
 	}
+	if node < 0 {
+		return // a bootstrap server, which leads nothing: its number is that of no leader
+	}
 	s := t.b.w.Selector
 	s.In(until-s.now, func() {
 		v := t.b.w.Metadata.Snapshot()
