@@ -117,7 +117,11 @@ func Draw(seed uint64, o Options) Plan {
 	if p.Spread != byApplication {
 		p.Rate = min(p.Rate, p.capacity()/float64(p.Partitions)/2) // many keys are the same
 	}
-	// So does one in which a burst takes longer than the delivery timeout.
+	// Neither does one in which a record's time is over before a new connection is up,
+	for !p.timeToConnect() {
+		p.Config.DeliveryTimeout += 4 * p.MaxLatency
+	}
+	// nor one in which a burst takes longer than the delivery timeout.
 	for p.Burst > 1 && p.burstTime() > p.Config.DeliveryTimeout/3 {
 		p.Burst /= 2
 	}
