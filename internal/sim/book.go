@@ -36,6 +36,7 @@ type Book struct {
 	slack         time.Duration // the most that a delivery timeout may be late
 	violations    []string
 	wellAt        time.Duration // when the cluster became well; 0: not yet
+	short         bool          // not a slab of memory was free then
 	allowed       time.Duration // how long it may take then until all partitions go on: see mayTake
 	recovery      time.Duration // how long it took then until all partitions went on
 	digest        digest

@@ -106,10 +106,25 @@ func (r *run) turns() time.Duration {
 // request timeout, in which a batch without an answer may still be on its way in a slow broker, or a record that nobody knows
 // the fate of, so that the next one has to linger.
 func (b *Book) mayTake(p *partitionBook) time.Duration {
-	if p.gapAt < b.wellAt {
+	if b.gapAt(p) < b.wellAt {
 		return b.allowed
 	}
 	return b.allowed + b.more()
+}
+
+// gapAt is when a leader last forgot what p waits for: its own records, or, where not a slab was free when the cluster became well, those
+// of any partition, which may hold the memory that a record of p needs.
+func (b *Book) gapAt(p *partitionBook) time.Duration {
+	last := p.gapAt
+	if !b.short {
+		return last
+	}
+	for _, parts := range b.parts {
+		for _, q := range parts {
+			last = max(last, q.gapAt)
+		}
+	}
+	return last
 }
 
 func (b *Book) more() time.Duration { return b.w.Config.RequestTimeout + max(b.w.Config.Linger, 0) }
@@ -122,7 +137,7 @@ func (r *run) recovered(more bool) {
 	b := r.b
 	for _, parts := range b.parts {
 		for _, p := range parts {
-			if p.progress < b.wellAt && p.gapAt >= b.wellAt && more {
+			if p.progress < b.wellAt && b.gapAt(p) >= b.wellAt && more {
 				r.w.Selector.In(b.more(), func() { r.recovered(false) })
 				return
 			}

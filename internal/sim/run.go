@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/kafka-reservoir/producer/bufferpool"
 	"github.com/kafka-reservoir/producer/internal/testbroker"
 	"github.com/kafka-reservoir/producer/metadata"
 )
@@ -177,6 +178,7 @@ func (r *run) heal() {
 	r.c.repair()
 	b := r.b
 	b.wellAt, b.allowed = s.Since(), r.recoveryTime()
+	b.short = r.w.Pool.Available() < bufferpool.SlabSize
 	for i, parts := range b.parts {
 		for k := range parts {
 			r.a.probe(stream(p.Seed, 5), i, k)
