@@ -221,6 +221,10 @@ func (b *ProducerBatch) StartBackoffAnew() {
 	}
 }
 
+// HoldUpNobody has the back-off after the coming Reenqueue be the batch's own: what stands elsewhere in its partition need not wait for it. For
+// one that was sent ahead of others and will not be sent again as it is: the next one to be asked for is another question. The sender's.
+func (b *ProducerBatch) HoldUpNobody() { b.ahead = false }
+
 // NotSent takes back that the batch was about to be sent: it was drained only to be failed. The sender's.
 func (b *ProducerBatch) NotSent() { b.attempts-- }
 

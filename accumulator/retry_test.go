@@ -367,3 +367,22 @@ func TestBackoffOfABatchSentAhead(t *testing.T) {
 		}
 	}
 }
+
+// One that will not be sent again as it is has the others wait for their own back-off only.
+func TestNoBackoffOfABatchThatHoldsUpNobody(t *testing.T) {
+	r := newRig(t, noJitter, withBatch(1))
+	r.lead(orders, 1)
+	r.put(0, 10)
+	first := r.drainOne(1)
+	r.put(0, 10)
+	second := r.drainOne(1)
+	r.requeue(first)
+	r.requeue(second)
+	r.clock.advance(time.Second)
+	r.ready()
+	require.Equal(t, []*ProducerBatch{second}, r.a.Drain(nil, 1, 1<<20, r.peek(), ahead{second}))
+	second.HoldUpNobody()
+	r.requeue(second)
+	assert.Positive(t, second.RetryAt().Sub(r.peek()))
+	assert.Equal(t, []int32{1}, r.readyNodes())
+}

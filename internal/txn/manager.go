@@ -193,6 +193,7 @@ func (m *Manager) notThere(p *partition, b *accumulator.ProducerBatch) {
 	p.missing(b.Sequence())
 	p.absent, p.absentAt = p.front(p.node)+1, p.node
 	b.StartBackoffAnew()
+	b.HoldUpNobody()
 	m.wantBump(p)
 }
 

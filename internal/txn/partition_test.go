@@ -29,7 +29,7 @@ var tp = protocol.TopicPartition{Topic: "t"}
 func newRig(t *testing.T) *rig {
 	r := &rig{Manager: New(5, nil), t: t, now: time.UnixMilli(1_700_000_000_000)}
 	r.a = accumulator.New(accumulator.Config{
-		BatchSize: 1, DeliveryTimeout: time.Hour, Now: func() time.Time { return r.now }, Wake: func() {},
+		BatchSize: 1, DeliveryTimeout: time.Hour, RetryBackoff: 100 * time.Millisecond, RetryBackoffMax: time.Second, Now: func() time.Time { return r.now }, Wake: func() {},
 		Pool: bufferpool.New(bufferpool.Config{Total: 1 << 20}),
 		Done: func(b *accumulator.ProducerBatch) { b.Run() },
 	})
@@ -166,4 +166,29 @@ func TestNothingBesideWhatExpiredInFlight(t *testing.T) {
 	r.Landed(a)
 	assert.Same(t, c, r.Next(c, 2))
 	assert.Equal(t, int16(0), r.ID().Epoch, "nothing is missing")
+}
+
+// Several batches in doubt are asked for one after the other. That a log does not have one says all about that one: the next question does not
+// wait until its back-off is over.
+func TestQuestionsFollowEachOther(t *testing.T) {
+	r := newRig(t)
+	a, b, c := r.send(), r.send(), r.send()
+	for _, x := range []*accumulator.ProducerBatch{a, b, c} {
+		r.lose(x)
+		r.a.Reenqueue(x, r.now)
+	}
+	r.now = r.now.Add(patience)
+	for _, x := range []*accumulator.ProducerBatch{a, b, c} {
+		r.a.Ready(r.snap, r.now)
+		require.Equal(t, []*accumulator.ProducerBatch{x}, r.a.Drain(nil, 1, 1<<20, r.now, r.Manager))
+		r.Sent(x, 1)
+		r.Landed(x)
+		require.True(t, r.OutOfOrder(x, r.now, patience))
+		r.a.Reenqueue(x, r.now)
+		if x == a {
+			r.now = a.RetryAt() // the first stands in front, for the new epoch too
+		}
+	}
+	assert.True(t, r.Settle())
+	assert.Equal(t, int16(1), r.ID().Epoch)
 }
