@@ -332,7 +332,8 @@ func (p *Plan) roundTrip() time.Duration {
 // in it.
 func (p *Plan) lateRequests() bool {
 	l := &p.Levels
-	return l[LateRequest] != Off || l[DelayAppend] != Off || l[SlowReader] != Off || l[FirstWrite] != Off || l[Silence] != Off
+	return l[LateRequest] != Off || l[DelayAppend] != Off || l[SlowReader] != Off || l[FirstWrite] != Off ||
+		l[Silence] != Off || l[Throttle] != Off // what waits on a muted connection is read when the time is over
 }
 
 // timeToConnect reports whether what is left of a record's time after its linger is enough for a new connection (its set-up, two
