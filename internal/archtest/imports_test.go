@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"internal/sim/cmd/sim": {"internal/sim", "internal/mutants"},
 	"internal/testbroker":  {"protocol", "internal/compress", "internal/invariants"},
 	// Plays faults against the whole producer, as a program that uses it would.
-	"internal/faultrun":              {".", "partitioner", "protocol", "internal/testbroker"},
+	"internal/faultrun":              {".", "partitioner", "protocol", "internal/leak", "internal/testbroker"},
 	"internal/faultrun/cmd/faultrun": {"internal/faultrun"},
 	"internal/archtest":              {},
 	"internal/fieldcases":            {".", "partitioner", "protocol"},

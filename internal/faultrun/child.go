@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer"
+	"github.com/kafka-reservoir/producer/internal/leak"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -83,7 +82,7 @@ func Child(in io.Reader, out io.Writer) error {
 	for orders.Scan() {
 		switch orders.Text() {
 		case orderFlush:
-			c.flushes.Go(c.flushShortly)
+			c.flushes.Go(c.flushShortly) // ends with its ctx, soon
 			continue
 		case orderStop:
 			c.finish(&r, true)
@@ -251,41 +250,16 @@ func (c *child) force(r *report) {
 	c.load.Wait()
 }
 
-// ofOurs matches a function of the library, as a stack has it.
-var ofOurs = regexp.MustCompile(`^github\.com/kafka-reservoir/producer(/(accumulator|bufferpool|metadata|netclient|sender))?\.`)
-
 // left looks for what a closed producer has left behind. A goroutine that has let go of Close may need a moment to return.
 func left() (stacks []string, sockets int) {
 	for range 100 {
-		stacks, sockets = running(), openSockets()
+		stacks, sockets = leak.Goroutines(), openSockets()
 		if len(stacks) == 0 && sockets == 0 {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return stacks, sockets
-}
-
-// running are the stacks of the library's goroutines: those with a function of it at their bottom.
-func running() []string {
-	b := make([]byte, 1<<18)
-	b = b[:runtime.Stack(b, true)]
-	var own []string
-	for _, g := range strings.Split(string(b), "\n\n") {
-		bottom := ""
-		for _, line := range strings.Split(g, "\n")[1:] {
-			if strings.HasPrefix(line, "created by ") {
-				break
-			}
-			if !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "sync.(*WaitGroup).Go") {
-				bottom = line
-			}
-		}
-		if ofOurs.MatchString(bottom) {
-			own = append(own, g)
-		}
-	}
-	return own
 }
 
 // openSockets counts the process's sockets, where the system tells.
