@@ -199,8 +199,9 @@ type Config struct {
 	// (partitioner.rack.aware, KIP-1123). Default off.
 	PartitionerRackAware bool
 
-	// RetryBackoff is the wait before a batch or a metadata request is sent again; it doubles with every
-	// failure, give or take 20 % (retry.backoff.ms). Zero means 100ms.
+	// RetryBackoff is the wait before a batch or a metadata request is sent again; it doubles with every failure, give or
+	// take 20 % (retry.backoff.ms). Beyond 200ms it grows to no more than a tenth of the time since the first failure, which
+	// Java does not do: what is well again after two seconds is not waited for a third one. Zero means 100ms.
 	RetryBackoff time.Duration
 	// RetryBackoffMax bounds that wait (retry.backoff.max.ms). Zero means 1s. Where RetryBackoff is more, the wait is
 	// always RetryBackoffMax.

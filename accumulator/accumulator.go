@@ -566,7 +566,7 @@ func (b *ProducerBatch) reset() {
 	b.limit, b.created, b.baseTS, b.maxTS, b.lastTS = 0, time.Time{}, 0, 0, 0
 	b.estimate, b.codec, b.rawSize, b.maxRecord = 0, 0, 0, 0
 	b.res, b.callbacks, b.share, b.counted, b.isSplit, b.precise = nil, false, nil, 0, false, false
-	b.attempts, b.forgiven, b.retryAt, b.drained = 0, 0, time.Time{}, time.Time{}
+	b.attempts, b.forgiven, b.troubled, b.retryAt, b.drained = 0, 0, time.Time{}, time.Time{}, time.Time{}
 	b.leaderEpoch, b.dirty = 0, false
 	b.stamped, b.producer, b.sequence, b.sends, b.inFlight, b.ahead, b.out = false, protocol.ProducerID{}, 0, 0, false, false, outcome{}
 	b.lostAt, b.sentTo, b.lent = time.Time{}, nil, 0

@@ -66,7 +66,8 @@ type ProducerBatch struct {
 
 	// Owned by the sender goroutine.
 	attempts     int
-	forgiven     int // attempts that the back-off does not count any more, see StartBackoffAnew
+	troubled     time.Time // when its first attempt had failed; zero: none has
+	forgiven     int       // attempts that the back-off does not count any more, see StartBackoffAnew
 	retryAt      time.Time
 	drained      time.Time
 	leaderEpoch  int32 // known when last sent; -1

@@ -192,7 +192,10 @@ func (a *RecordAccumulator) take(d *deque, n *node, room int, only bool, now tim
 // Reenqueue puts a batch back to be sent again, where its records belong, not before the back-off is
 // over. The sender's.
 func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
-	b.retryAt = now.Add(a.backoff.Delay(b.attempts - 1 - b.forgiven))
+	if b.troubled.IsZero() {
+		b.troubled = now
+	}
+	b.retryAt = now.Add(a.backoff.DelayIn(b.attempts-1-b.forgiven, now.Sub(b.troubled)))
 	a.landed(b)
 	d := b.d
 	d.mu.Lock()

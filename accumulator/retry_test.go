@@ -44,7 +44,8 @@ func TestReenqueuedBatchBacksOff(t *testing.T) {
 	r.drainOne(1)
 }
 
-// ACC-09: back-off doubles with each attempt up to its bound, give or take a fifth; the first attempt has none.
+// ACC-09: back-off doubles with each attempt up to its bound, give or take a fifth; the first attempt has none. Attempts take ten
+// seconds each here, see TestBackoffOfAYoungTrouble.
 func TestBackoffGrows(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -66,6 +67,7 @@ func TestBackoffGrows(t *testing.T) {
 			r.put(0, 1)
 			b := r.drainOne(1)
 			for i, want := range tt.want {
+				r.clock.advance(10 * time.Second)
 				r.requeue(b)
 				assert.Equal(t, want, b.RetryAt().Sub(r.peek()), "attempt %d", i+1)
 				if want > 0 {
@@ -80,6 +82,29 @@ func TestBackoffGrows(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.RetryBackoffMax = time.Hour })
 	assert.LessOrEqual(t, r.a.backoff.Delay(1_000_000), time.Hour, "no overflow")
 	assert.GreaterOrEqual(t, r.a.backoff.Delay(1_000_000), 48*time.Minute)
+}
+
+// Recovery, delivery 4: where attempts fail at once the back-off grows to 200 ms, and from there to a tenth of the time since the first
+// failure, so that the end of a short trouble is not slept through.
+func TestBackoffOfAYoungTrouble(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.Rand, c.RetryBackoff, c.RetryBackoffMax, c.DeliveryTimeout = func(n int) int { return n / 2 }, 100*ms, time.Second, time.Hour
+	})
+	r.lead(orders, 1)
+	r.put(0, 1)
+	b := r.drainOne(1)
+	began, last := r.peek(), time.Duration(0)
+	for last < time.Second {
+		r.requeue(b)
+		lasted, wait := r.peek().Sub(began), b.RetryAt().Sub(r.peek())
+		require.LessOrEqual(t, wait, max(200*ms, lasted/10))
+		require.GreaterOrEqual(t, wait, last, "it never becomes less")
+		last = wait
+		r.clock.advance(wait)
+		require.Same(t, b, r.drainOne(1))
+	}
+	assert.InDelta(t, 10*time.Second, r.peek().Sub(began), float64(2*time.Second), "ten seconds for a wait of one")
+	assert.InDelta(t, 27, b.Attempts(), 3)
 }
 
 // ACC-28, ACC-10, PB-10, KIP-951: the first attempt after the partition has a leader of a newer epoch is made at once; if it

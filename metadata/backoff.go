@@ -17,7 +17,9 @@ type schedule struct {
 
 	needFull   bool      // somebody found the view to be wrong
 	failures   int       // in a row
+	failing    time.Time // since when
 	equivalent int       // answers in a row without progress
+	stuck      time.Time // since when
 	notBefore  time.Time // end of the current pause
 	lastFull   time.Time // last answer to a full request; zero: never
 	waiting    time.Time // since when a due update has not been got; zero: it is not due (NC-29)
@@ -51,14 +53,20 @@ func (s *schedule) succeeded(now time.Time, full, progress bool) {
 	if progress {
 		s.equivalent = 0
 	}
+	if s.equivalent <= 1 {
+		s.stuck = now
+	}
 	if full {
 		s.lastFull = now
 	}
-	s.notBefore = now.Add(s.retry.Delay(max(s.equivalent-1, 0)))
+	s.notBefore = now.Add(s.retry.DelayIn(max(s.equivalent-1, 0), now.Sub(s.stuck)))
 }
 
 // failed notes that a request brought nothing.
 func (s *schedule) failed(now time.Time) {
-	s.notBefore = now.Add(s.retry.Delay(s.failures))
+	if s.failures == 0 {
+		s.failing = now
+	}
+	s.notBefore = now.Add(s.retry.DelayIn(s.failures, now.Sub(s.failing)))
 	s.failures++
 }

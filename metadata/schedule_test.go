@@ -58,7 +58,7 @@ func TestBackoffBeatsExpiry(t *testing.T) {
 }
 
 // MD-04, S-54: a failed update is repeated after a pause that doubles up to its bound; requests do not
-// shorten it, and the time of the last success stays. A success ends it.
+// shorten it, and the time of the last success stays. A success ends it. Requests take ten seconds each here, see TestYoungTroubleBacksOffLess.
 func TestFailuresBackOff(t *testing.T) {
 	c := newClient(t, testConfig())
 	c.update(t0)
@@ -66,6 +66,7 @@ func TestFailuresBackOff(t *testing.T) {
 	for _, want := range []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second} {
 		c.m.RequestUpdate()
 		c.due(now)
+		now = now.Add(10 * time.Second)
 		c.m.HandleFailure(errDown, now)
 		c.m.RequestUpdate()
 		assert.Equal(t, want, c.m.TimeToUpdate(now))
@@ -75,6 +76,34 @@ func TestFailuresBackOff(t *testing.T) {
 	c.update(now)
 	c.m.RequestUpdate()
 	assert.Equal(t, 100*ms, c.m.TimeToUpdate(now))
+}
+
+// Recovery, delivery 4: where requests fail at once, or bring nothing new, the pause grows to 200 ms and from there to a tenth of the time that
+// this has lasted.
+func TestYoungTroubleBacksOffLess(t *testing.T) {
+	for name, happens := range map[string]func(c client, now time.Time){
+		"failure":     func(c client, now time.Time) { c.due(now); c.m.HandleFailure(errDown, now) },
+		"nothing new": func(c client, now time.Time) { c.update(now, topic("a", 1, part(0, 1, 1))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, testConfig())
+			c.m.AddTopic("a", t0)
+			c.update(t0, topic("a", 1, part(0, 1, 1)))
+			now := t0.Add(time.Second)
+			began, asked := now, 0
+			for now.Sub(began) < 10*time.Second {
+				c.m.RequestUpdate()
+				happens(c, now)
+				c.m.RequestUpdate()
+				asked++
+				wait := c.m.TimeToUpdate(now)
+				require.GreaterOrEqual(t, wait, 100*ms)
+				require.LessOrEqual(t, wait, max(200*ms, now.Sub(began)/10))
+				now = now.Add(wait)
+			}
+			assert.InDelta(t, 27, asked, 3)
+		})
+	}
 }
 
 // MD-04, EXP-01: the pause has a jitter of 20 %, and is drawn once: it counts down.
@@ -106,6 +135,7 @@ func TestEquivalentAnswersBackOff(t *testing.T) {
 	c.m.AddTopic("a", t0)
 	now := t0
 	ask := func(epoch int32) time.Duration {
+		now = now.Add(10 * time.Second) // so long does it take; where it takes less, pauses grow more slowly
 		c.update(now, topic("a", 1, part(0, 1, epoch)))
 		c.m.RequestUpdate()
 		d := c.m.TimeToUpdate(now)

@@ -199,7 +199,7 @@ func TestFlowEmptyAnswerAtStart(t *testing.T) {
 	c := newCluster(t, 1, 3)
 	c.brokers[-1].view = func() *protocol.MetadataResponse { return metadataAnswer() }
 	c.run(3 * time.Second)
-	assert.InDelta(t, 6, len(c.asked), 2)
+	assert.InDelta(t, 16, len(c.asked), 3, "about five a second")
 	c.brokers[-1].view = nil
 	c.run(2 * time.Second)
 	assert.Len(t, c.reached, 3)
@@ -238,6 +238,37 @@ func TestFlowBrokerDown(t *testing.T) {
 		clear(c.reached)
 		c.run(time.Second + 10*ms)
 		assert.True(t, c.reached[2], "seed %d", seed)
+	}
+}
+
+// Delivery 4, found by faultrun: a broker and the bootstrap server at its address are one host, which is not tried twice as often under two
+// names while it is away. One answer under the one name ends the pause of the other.
+func TestFlowBrokerAtABootstrapAddress(t *testing.T) {
+	for seed := range uint64(10) {
+		c := newCluster(t, seed, 1)
+		c.brokers[1].node = protocol.Node{ID: 1, Host: "boot", Port: 1}
+		c.run(time.Second)
+		require.True(t, c.reached[1])
+		both := []*broker{c.brokers[-1], c.brokers[1]}
+		for _, b := range both {
+			b.fate, b.dials = refuses, 0
+		}
+		for id, n := range map[int32]*nodeConn{-1: c.find(-1), 1: c.find(1)} {
+			if n != nil && n.state == nodeReady {
+				c.sel.gone(0, id, errReset)
+			}
+		}
+		c.run(time.Second)
+		assert.LessOrEqual(t, both[0].dials+both[1].dials, 4, "seed %d: as many as of one", seed)
+		c.run(19 * time.Second)
+		assert.LessOrEqual(t, both[0].dials+both[1].dials, 30, "seed %d", seed)
+		assert.GreaterOrEqual(t, both[0].dials+both[1].dials, 18, "seed %d", seed)
+		for _, b := range both {
+			b.fate = works
+		}
+		clear(c.reached)
+		c.run(time.Second + 10*ms)
+		assert.True(t, c.reached[1], "seed %d", seed)
 	}
 }
 

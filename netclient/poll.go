@@ -90,6 +90,7 @@ func (c *NetworkClient) connected(n *nodeConn, resp *protocol.ApiVersionsRespons
 	troubled := n.lastErr != nil
 	n.foreign = n.foreign && cluster == ""
 	n.becomeReady(now, newAPIVersions(n.addr, resp))
+	c.isThere(n)
 	c.features.update(resp)
 	c.lostSince = time.Time{}
 	if n.versions.ranges[protocol.KeyAPIVersions].max >= throttleAPIVersions {
@@ -201,6 +202,9 @@ func (c *NetworkClient) disconnected(n *nodeConn, err error, now time.Time) {
 	wasUp, planned, oneWay := n.versions != nil, n.planned, n.oneWay
 	lost := n.inFlight.waiting
 	n.becomeIdle(now, err, c.reconnect)
+	if !wasUp && !planned {
+		c.waitTogether(n)
+	}
 	c.logEnd(n, err, wasUp, planned, lost)
 	if !wasUp && c.cfg.ConnectDone != nil {
 		c.cfg.ConnectDone(n.addr, now.Sub(n.attemptAt), err)

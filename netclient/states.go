@@ -152,6 +152,29 @@ func (n *nodeConn) moveTo(addr protocol.Node, now time.Time, reconnect backoff.E
 	}
 }
 
+// waitTogether has an attempt that failed count for a broker and for the bootstrap server at the same address alike: it is one host, and
+// would be tried twice as often under two names. Two brokers at one address are left alone: one of them is no longer there, and what
+// happened to it says nothing of the other.
+func (c *NetworkClient) waitTogether(n *nodeConn) {
+	for _, m := range c.nodes {
+		if (m.addr.ID < 0) != (n.addr.ID < 0) && m.state == nodeIdle && sameAddress(m.at, n.addr) && sameAddress(n.at, n.addr) {
+			m.failures = max(m.failures, n.failures)
+			if n.retryAt.After(m.retryAt) {
+				m.retryAt = n.retryAt
+			}
+		}
+	}
+}
+
+// isThere ends the pause of a broker at whose address a bootstrap server has answered.
+func (c *NetworkClient) isThere(n *nodeConn) {
+	for _, m := range c.nodes {
+		if n.addr.ID < 0 && m.addr.ID >= 0 && m.state == nodeIdle && m.attempts > 0 && sameAddress(m.at, n.addr) {
+			m.retryAt = time.Time{}
+		}
+	}
+}
+
 func (n *nodeConn) canConnect(now time.Time) bool {
 	return n.state == nodeIdle && !now.Before(n.retryAt)
 }

@@ -25,12 +25,27 @@ const jitter = 200
 // Delay is the wait before try number attempt+1, attempts being counted from zero:
 // Initial*2^attempt ±20 %, at most Max.
 func (e Exponential) Delay(attempt int) time.Duration {
+	return e.delay(attempt, e.Max)
+}
+
+// harmless is a wait that costs nobody much: up to here the delay doubles however short the trouble.
+const harmless = 200 * time.Millisecond
+
+// DelayIn is Delay for who has been trying for so long: beyond 200 ms it does not grow to more than a tenth of that, so that
+// when all is well again the wait for the next try costs little on top of what the trouble has cost. It is never longer than Delay.
+func (e Exponential) DelayIn(attempt int, trouble time.Duration) time.Duration {
+	return e.delay(attempt, max(harmless, trouble/10))
+}
+
+// delay bounds the growth by most, but not what the jitter adds to it.
+func (e Exponential) delay(attempt int, most time.Duration) time.Duration {
 	if e.Max <= e.Initial {
 		return max(e.Max, 0)
 	}
-	d := e.Max
+	most = min(max(most, e.Initial), e.Max)
+	d := most
 	if attempt < 62 {
-		if grown := float64(max(e.Initial, 0)) * math.Exp2(float64(max(attempt, 0))); grown < float64(e.Max) {
+		if grown := float64(max(e.Initial, 0)) * math.Exp2(float64(max(attempt, 0))); grown < float64(most) {
 			d = time.Duration(grown)
 		}
 	}
