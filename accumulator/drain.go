@@ -3,6 +3,7 @@ package accumulator
 import (
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/backoff"
 	"github.com/kafka-reservoir/producer/internal/invariants"
 	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
@@ -195,7 +196,7 @@ func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
 	if b.troubled.IsZero() {
 		b.troubled = now
 	}
-	b.retryAt = now.Add(a.backoff.DelayIn(b.attempts-1-b.forgiven, now.Sub(b.troubled)))
+	b.retryAt = now.Add(a.backoff.DelayIn(b.attempts-1-b.forgiven, now.Sub(b.troubled), backoff.Harmless))
 	a.landed(b)
 	d := b.d
 	d.mu.Lock()

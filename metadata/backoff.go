@@ -59,7 +59,7 @@ func (s *schedule) succeeded(now time.Time, full, progress bool) {
 	if full {
 		s.lastFull = now
 	}
-	s.notBefore = now.Add(s.retry.DelayIn(max(s.equivalent-1, 0), now.Sub(s.stuck)))
+	s.notBefore = now.Add(s.retry.DelayIn(max(s.equivalent-1, 0), now.Sub(s.stuck), backoff.Harmless))
 }
 
 // failed notes that a request brought nothing.
@@ -67,6 +67,6 @@ func (s *schedule) failed(now time.Time) {
 	if s.failures == 0 {
 		s.failing = now
 	}
-	s.notBefore = now.Add(s.retry.DelayIn(s.failures, now.Sub(s.failing)))
+	s.notBefore = now.Add(s.retry.DelayIn(s.failures, now.Sub(s.failing), backoff.Harmless))
 	s.failures++
 }

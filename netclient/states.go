@@ -62,6 +62,7 @@ type nodeConn struct {
 
 	// Across connections.
 	failures  int           // connections in a row that ended, the last one that was ready included
+	failing   time.Time     // since when
 	lost      int           // connections that were ready and ended, each soon after the one before; the first does not count
 	lostAt    time.Time     // when the last one that was ready ended
 	moves     int           // changes of address, each soon after the one before; the first does not count
@@ -112,10 +113,29 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 			n.countLost(now, reconnect.Max)
 		}
 		n.lastErr = err
-		n.retryAt = now.Add(reconnect.Delay(max(n.failures, min(n.lost, maxLost))))
+		if n.failures == 0 {
+			n.failing = now
+		}
+		attempt, delay := max(n.failures, min(n.lost, maxLost)), time.Duration(0)
+		if answers(err) {
+			delay = reconnect.DelayIn(attempt, now.Sub(n.failing), harmless)
+		} else {
+			delay = reconnect.Delay(attempt)
+		}
+		n.retryAt = now.Add(delay)
 		n.failures++
 	}
 	n.versions, n.why, n.planned, n.deaf, n.gone, n.oneWay = nil, nil, false, false, false, false
+}
+
+// harmless bounds how far the pause grows for a node that takes connections but breaks them off before they are up, as long as that has not
+// lasted for ten times as long: a little more than for batches, since three such brokers must not see more than 20 attempts in any second.
+const harmless = backoff.Harmless * 11 / 10
+
+// answers reports whether an attempt failed although there was somebody at the address.
+func answers(err error) bool {
+	var e *ConnectError
+	return errors.As(err, &e) && e.Step > StepDial && !e.Timeout()
 }
 
 // maxLost bounds how far the pause grows for a node that takes connections, or changes its address: to four times its start.
@@ -158,7 +178,9 @@ func (n *nodeConn) moveTo(addr protocol.Node, now time.Time, reconnect backoff.E
 func (c *NetworkClient) waitTogether(n *nodeConn) {
 	for _, m := range c.nodes {
 		if (m.addr.ID < 0) != (n.addr.ID < 0) && m.state == nodeIdle && sameAddress(m.at, n.addr) && sameAddress(n.at, n.addr) {
-			m.failures = max(m.failures, n.failures)
+			if m.failures < n.failures {
+				m.failures, m.failing = n.failures, n.failing
+			}
 			if n.retryAt.After(m.retryAt) {
 				m.retryAt = n.retryAt
 			}

@@ -169,6 +169,24 @@ func TestReconnectBackoffIsBounded(t *testing.T) {
 	assert.Len(t, r.sel.connects, 100)
 }
 
+// Delivery 4: somebody who takes connections and answers nonsense, or hangs up, is well again sooner than a long pause would be over.
+func TestReconnectBackoffOfBrokenSetups(t *testing.T) {
+	r := newRig(t, Config{ReconnectBackoff: 50 * ms, ReconnectBackoffMax: time.Second, Rand: func(n int) int { return n / 2 }}, 1)
+	began, pause := r.now, time.Duration(0)
+	var pauses []time.Duration
+	for pause < time.Second {
+		require.False(t, r.Ready(r.node(1), r.now))
+		r.sel.gone(0, 1, &ConnectError{Step: StepAPIVersions, Err: errReset})
+		r.poll(0)
+		pause = r.find(1).retryAt.Sub(r.now)
+		require.LessOrEqual(t, pause, max(220*ms, r.now.Sub(began)/10))
+		pauses = append(pauses, pause)
+		r.now = r.now.Add(pause)
+	}
+	assert.Equal(t, []time.Duration{50 * ms, 100 * ms, 200 * ms, 220 * ms, 220 * ms}, pauses[:5])
+	assert.InDelta(t, 10*time.Second, r.now.Sub(began), float64(2*time.Second))
+}
+
 // NC-19: equal bounds make a constant pause.
 func TestReconnectBackoffConstant(t *testing.T) {
 	r := newRig(t, Config{ReconnectBackoff: 70 * ms, ReconnectBackoffMax: 70 * ms, Rand: rand.IntN}, 1)

@@ -28,12 +28,12 @@ func (e Exponential) Delay(attempt int) time.Duration {
 	return e.delay(attempt, e.Max)
 }
 
-// harmless is a wait that costs nobody much: up to here the delay doubles however short the trouble.
-const harmless = 200 * time.Millisecond
+// Harmless is a wait that costs nobody much: up to here a delay doubles however short the trouble.
+const Harmless = 200 * time.Millisecond
 
-// DelayIn is Delay for who has been trying for so long: beyond 200 ms it does not grow to more than a tenth of that, so that
+// DelayIn is Delay for who has been trying for so long: beyond harmless it does not grow to more than a tenth of that, so that
 // when all is well again the wait for the next try costs little on top of what the trouble has cost. It is never longer than Delay.
-func (e Exponential) DelayIn(attempt int, trouble time.Duration) time.Duration {
+func (e Exponential) DelayIn(attempt int, trouble, harmless time.Duration) time.Duration {
 	return e.delay(attempt, max(harmless, trouble/10))
 }
 

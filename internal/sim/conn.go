@@ -305,6 +305,9 @@ func (c *conn) end(err error) {
 	if !c.up && (errors.Is(err, io.EOF) || errors.Is(err, errReset)) {
 		s.lost[c.node.ID]++
 	}
+	if !c.up {
+		err = &netclient.ConnectError{Node: c.node, Step: netclient.StepAPIVersions, Err: err}
+	}
 	linger := time.Duration(0)
 	if s.Network.Linger != nil && len(c.pending) > 0 {
 		linger = s.Network.Linger()
