@@ -357,6 +357,9 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 		a.wakeForOpened(b, at)
 	}
 	if b.at != was {
+		if b.codec == protocol.CodecNone {
+			b.sum()
+		}
 		b.count(b.size - len(b.slabs[b.at]))
 		d.openCounted.Store(true)
 		if b.share != nil && b.share.unsent.Load() >= b.share.wakeGrown.Load() {
@@ -418,6 +421,9 @@ func (a *RecordAccumulator) takeSlabs(b *ProducerBatch, n int, small bool, at *a
 
 // closeTail ends appends to the open batch b at the tail of d, whose lock is held.
 func (a *RecordAccumulator) closeTail(d *deque, b *ProducerBatch, at *attempt) {
+	if b.codec == protocol.CodecNone {
+		b.sum()
+	}
 	a.closeLocked(d, b)
 	if b.is(stateClosed) {
 		if at.toSeal[0] == nil {
@@ -563,6 +569,7 @@ func (a *RecordAccumulator) recycle(b *ProducerBatch) {
 func (b *ProducerBatch) reset() {
 	b.d, b.id, b.sub = nil, 0, 0
 	b.at, b.size = 0, 0
+	b.crc, b.summed, b.summedTo = 0, 0, 0
 	b.limit, b.created, b.baseTS, b.maxTS, b.lastTS = 0, time.Time{}, 0, 0, 0
 	b.estimate, b.codec, b.rawSize, b.maxRecord = 0, 0, 0, 0
 	b.res, b.callbacks, b.share, b.counted, b.isSplit, b.precise = nil, false, nil, 0, false, false

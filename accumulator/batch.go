@@ -46,6 +46,9 @@ type ProducerBatch struct {
 	at    int      // the slab being filled
 	size  int      // bytes used in all slabs
 	slots []slot   // one a record
+	// crc is the checksum of the records up to summedTo in slabs[summed], see sum. Compressed ones are summed when they are.
+	crc              uint32
+	summed, summedTo int
 
 	// Guarded by d.mu while open, constant afterwards.
 	limit     int       // bytes, compressed, at which it is full
@@ -249,11 +252,29 @@ func (b *ProducerBatch) writeHeader() {
 	if !b.stamped {
 		p, sequence = protocol.NoProducerID, -1
 	}
-	protocol.StampBatch(b.slabs[:b.at+1], b.size, protocol.BatchStamp{
+	b.sum()
+	protocol.StampHeader(b.slabs[0], b.size, b.crc, protocol.BatchStamp{
 		Codec: b.codec, Count: b.Count(),
 		BaseTimestamp: b.baseTS, MaxTimestamp: b.maxTS,
 		Producer: p, BaseSequence: sequence,
 	})
+}
+
+// sum brings the checksum up to the records that are in the batch. Whoever fills a slab does it, while the bytes are in the cache of the
+// processor that has just written them; for the sender, which mostly runs on another one, they are twice as dear.
+func (b *ProducerBatch) sum() {
+	for ; ; b.summed++ {
+		slab := b.slabs[b.summed]
+		if b.summed == 0 && b.summedTo == 0 {
+			b.summedTo = protocol.BatchHeaderSize
+		}
+		b.crc = protocol.RecordsCRC(b.crc, slab[b.summedTo:])
+		if b.summed == b.at {
+			b.summedTo = len(slab)
+			return
+		}
+		b.summedTo = 0
+	}
 }
 
 // fits reports whether a record of n bytes may still go in, by the estimated compressed size.

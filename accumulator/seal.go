@@ -106,6 +106,7 @@ func (s *sealers) close() {
 func (a *RecordAccumulator) sealBatch(w *sealer, b *ProducerBatch) {
 	before := b.size
 	a.compress(w, b)
+	b.sum()
 	d := b.d
 	if raw := b.rawSize - protocol.BatchHeaderSize; raw > 0 {
 		d.topic.ratio.observe(float64(b.size-protocol.BatchHeaderSize) / float64(raw))

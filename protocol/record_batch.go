@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"math/bits"
 )
 
@@ -37,8 +36,6 @@ const (
 	AttributeControl       int16 = 1 << 5
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // BatchStamp is what is known of a batch only when it is closed and about to be sent.
 type BatchStamp struct {
 	Codec         Codec
@@ -53,7 +50,17 @@ type BatchStamp struct {
 // StampBatch writes the header of the batch whose bytes stand in chain, and its CRC. The first
 // slab begins with BatchHeaderSize bytes kept for it. size is the length of all slabs together.
 func StampBatch(chain [][]byte, size int, s BatchStamp) {
-	h := chain[0][:BatchHeaderSize]
+	crc := RecordsCRC(0, chain[0][BatchHeaderSize:])
+	for _, slab := range chain[1:] {
+		crc = RecordsCRC(crc, slab)
+	}
+	StampHeader(chain[0], size, crc, s)
+}
+
+// StampHeader is StampBatch where the RecordsCRC of what follows the header is known: it looks at nothing but the first BatchHeaderSize
+// bytes of head. size counts the header too.
+func StampHeader(head []byte, size int, records uint32, s BatchStamp) {
+	h := head[:BatchHeaderSize]
 	be := binary.BigEndian
 	be.PutUint64(h, 0) // base offset: the broker's to assign
 	be.PutUint32(h[offBatchLength:], uint32(size-12))
@@ -72,12 +79,8 @@ func StampBatch(chain [][]byte, size int, s BatchStamp) {
 	be.PutUint32(h[offBaseSequence:], uint32(s.BaseSequence))
 	be.PutUint32(h[offCount:], uint32(s.Count))
 
-	// The CRC runs over the chain as over one stream, from the attributes to the end.
-	crc := crc32.Update(0, castagnoli, chain[0][offAttributes:])
-	for _, slab := range chain[1:] {
-		crc = crc32.Update(crc, castagnoli, slab)
-	}
-	be.PutUint32(h[offCRC:], crc)
+	// The CRC runs over header and records as over one stream, from the attributes to the end.
+	be.PutUint32(h[offCRC:], combineCRC(RecordsCRC(0, h[offAttributes:]), records, size-BatchHeaderSize))
 }
 
 // AddSequence moves a sequence number on by n records. After MaxInt32 comes 0.
