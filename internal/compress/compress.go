@@ -121,6 +121,19 @@ func (c *cursor) next(n int, buf []byte) []byte {
 	}
 }
 
+// read fills buf with the next bytes of the stream and returns how many, fewer than buf has only at the stream's end.
+func (c *cursor) read(buf []byte) (n int) {
+	for {
+		k := copy(buf[n:], c.rest)
+		c.rest = c.rest[k:]
+		n += k
+		if n == len(buf) || len(c.slabs) == 0 {
+			return n
+		}
+		c.rest, c.slabs = c.slabs[0], c.slabs[1:]
+	}
+}
+
 func size(slabs [][]byte) (n int) {
 	for _, s := range slabs {
 		n += len(s)

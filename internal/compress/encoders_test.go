@@ -79,6 +79,7 @@ func BenchmarkGzipEncoders(b *testing.B) {
 }
 
 func BenchmarkLZ4Encoders(b *testing.B) {
+	own := new(lz4Encoder)
 	var fast lz4.Compressor
 	var compat lz4.CompressorCCompat
 	w := lz4.NewWriter(nil)
@@ -86,6 +87,7 @@ func BenchmarkLZ4Encoders(b *testing.B) {
 		b.Fatal(err)
 	}
 	benchmarkEncoders(b, map[string]func(dst, src []byte) int{
+		"own":     inBlocks(lz4Block, func(dst, src []byte) int { return own.encode(dst, copy(own.in[:lz4Block], src)) }),
 		"block":   inBlocks(lz4Block, func(dst, src []byte) int { n, _ := fast.CompressBlock(src, dst); return n }),
 		"ccompat": inBlocks(lz4Block, func(dst, src []byte) int { n, _ := compat.CompressBlock(src, dst); return n }),
 		"frame": func(dst, src []byte) int {
