@@ -3,7 +3,6 @@ package accumulator
 import (
 	"time"
 
-	"github.com/kafka-reservoir/producer/internal/backoff"
 	"github.com/kafka-reservoir/producer/internal/invariants"
 	"github.com/kafka-reservoir/producer/internal/mutants"
 	"github.com/kafka-reservoir/producer/protocol"
@@ -190,13 +189,17 @@ func (a *RecordAccumulator) take(d *deque, n *node, room int, only bool, now tim
 	return b, taken
 }
 
+// harmless bounds how far the back-off of a batch grows as long as it has not been tried for ten times as long: with its jitter and a round
+// trip or two it is within the quarter of a second in which a partition that is well again should be written to.
+const harmless = 180 * time.Millisecond
+
 // Reenqueue puts a batch back to be sent again, where its records belong, not before the back-off is
 // over. The sender's.
 func (a *RecordAccumulator) Reenqueue(b *ProducerBatch, now time.Time) {
 	if b.troubled.IsZero() {
 		b.troubled = now
 	}
-	b.retryAt = now.Add(a.backoff.DelayIn(b.attempts-1-b.forgiven, now.Sub(b.troubled), backoff.Harmless))
+	b.retryAt = now.Add(a.backoff.DelayIn(b.attempts-1-b.forgiven, now.Sub(b.troubled), harmless))
 	a.landed(b)
 	d := b.d
 	d.mu.Lock()

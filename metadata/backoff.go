@@ -6,6 +6,10 @@ import (
 	"github.com/kafka-reservoir/producer/internal/backoff"
 )
 
+// harmless bounds how far the pauses grow as long as the trouble has not lasted for ten times as long. Not less: a topic that does not exist is to be asked
+// for at most 30 times in five seconds (FC-065).
+const harmless = 200 * time.Millisecond
+
 // schedule says when the next request is due. It is guarded by Metadata.mu.
 //
 // Two counters make pauses grow: of failures in a row, and of answers in a row that said nothing new
@@ -59,7 +63,7 @@ func (s *schedule) succeeded(now time.Time, full, progress bool) {
 	if full {
 		s.lastFull = now
 	}
-	s.notBefore = now.Add(s.retry.DelayIn(max(s.equivalent-1, 0), now.Sub(s.stuck), backoff.Harmless))
+	s.notBefore = now.Add(s.retry.DelayIn(max(s.equivalent-1, 0), now.Sub(s.stuck), harmless))
 }
 
 // failed notes that a request brought nothing.
@@ -67,6 +71,6 @@ func (s *schedule) failed(now time.Time) {
 	if s.failures == 0 {
 		s.failing = now
 	}
-	s.notBefore = now.Add(s.retry.DelayIn(s.failures, now.Sub(s.failing), backoff.Harmless))
+	s.notBefore = now.Add(s.retry.DelayIn(s.failures, now.Sub(s.failing), harmless))
 	s.failures++
 }

@@ -28,11 +28,8 @@ func (e Exponential) Delay(attempt int) time.Duration {
 	return e.delay(attempt, e.Max)
 }
 
-// Harmless is a wait that costs nobody much: up to here a delay doubles however short the trouble.
-const Harmless = 200 * time.Millisecond
-
-// DelayIn is Delay for who has been trying for so long: beyond harmless it does not grow to more than a tenth of that, so that
-// when all is well again the wait for the next try costs little on top of what the trouble has cost. It is never longer than Delay.
+// DelayIn is Delay for who has been trying for so long: beyond what is harmless it does not grow to more than a tenth of that, so that when all
+// is well again the wait for the next try costs little on top of what the trouble has cost. It is never longer than Delay.
 func (e Exponential) DelayIn(attempt int, trouble, harmless time.Duration) time.Duration {
 	return e.delay(attempt, max(harmless, trouble/10))
 }
