@@ -287,11 +287,7 @@ func (e *engine) append(ctx context.Context, v *accumulator.View, r *accumulator
 			return e.refuse(topic, r.Partition, cb, err, future)
 		}
 	}
-	var c accumulator.Callback
-	if cb != nil {
-		c = callback(cb)
-	}
-	h, partition, err := e.acc.Append(ctx, v.Topic, v.Metadata, r, c, future, maxWait)
+	h, partition, err := e.acc.Append(ctx, v.Topic, v.Metadata, r, accumulator.Callback(cb), future, maxWait)
 	if err != nil {
 		return e.refuse(topic, partition, cb, err, future)
 	}

@@ -19,13 +19,6 @@ import (
 // When err is not nil, m has the topic, and the partition or -1, and nothing else.
 type Callback func(m RecordMetadata, err error)
 
-// callback makes a Callback what the accumulator calls. A func is pointer-shaped: putting one into an
-// interface allocates nothing, and RecordMetadata has the fields of accumulator.Result.
-type callback Callback
-
-// OnCompletion implements accumulator.Callback.
-func (c callback) OnCompletion(r accumulator.Result, err error) { c(RecordMetadata(r), err) }
-
 // errNoRecord is what the zero Future answers.
 var errNoRecord = errors.New("the zero Future stands for no record")
 
@@ -41,8 +34,7 @@ func (f Future) Wait(ctx context.Context) (RecordMetadata, error) {
 	if !f.h.Valid() {
 		return RecordMetadata{Partition: -1, Offset: -1, KeySize: -1, ValueSize: -1}, errNoRecord
 	}
-	r, err := f.h.Wait(ctx)
-	return RecordMetadata(r), err
+	return f.h.Wait(ctx)
 }
 
 // Done is closed once Wait would return at once. Each call makes a channel; Wait is cheaper.

@@ -49,26 +49,9 @@ type Record[K, V any] struct {
 	Timestamp time.Time // zero: now; to the millisecond; not before 1970
 }
 
-// RecordMetadata is where a record went (Java's class of the same name).
-type RecordMetadata struct {
-	Topic     string
-	Partition int32
-	// Offset is -1 where it is unknown: with AcksNone, when a retry found the record written already, and for a record that failed.
-	Offset int64
-	// Timestamp is the record's own, or the broker's where the topic is configured to keep that one. Zero for a record that failed.
-	Timestamp time.Time
-	// KeySize and ValueSize are serialized sizes in bytes; -1 for null, and for a record that failed.
-	KeySize   int
-	ValueSize int
-}
-
-// HasOffset reports whether the offset is known.
-func (m RecordMetadata) HasOffset() bool { return m.Offset >= 0 }
-
-// String is topic-partition@offset.
-func (m RecordMetadata) String() string {
-	return fmt.Sprintf("%s-%d@%d", m.Topic, m.Partition, m.Offset)
-}
+// RecordMetadata is where a record went (Java's class of the same name): Topic, Partition, Offset, Timestamp, KeySize and ValueSize.
+// Offset is -1 where it is unknown, which HasOffset tells.
+type RecordMetadata = protocol.RecordMetadata
 
 // PartitionInfo is what is known of a partition.
 type PartitionInfo struct {

@@ -11,10 +11,8 @@ import (
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
-// static is a callback that costs nothing to hand over, as a func value in a type of its own does.
-type static struct{}
-
-func (static) OnCompletion(Result, error) {}
+// static is a callback that costs nothing.
+func static(Result, error) {}
 
 // cycle is one turn of a sender that completes at once what it drains, of one request to node 1, without allocating
 // anything itself.
@@ -92,14 +90,14 @@ func TestAllocationCeilings(t *testing.T) {
 		limit          float64
 	}{
 		{"nobody asks", nil, false, false, 100, nil, 0},
-		{"callback", static{}, false, false, 100, nil, 0},
-		{"callback, linger", static{}, false, false, 100, []func(*Config){withLinger(time.Hour)}, 0},
-		{"callback, larger than a slab", static{}, false, false, 20_000, nil, 0},
-		{"callback, lz4", static{}, false, false, 100, []func(*Config){withCodec(protocol.CodecLZ4)}, 0},
-		{"callback, sticky", static{}, false, true, 100, nil, 0.003}, // one for each change of partition, here every 64 KiB
-		{"callback, sticky, adaptive", static{}, false, true, 100, []func(*Config){func(c *Config) { c.Adaptive = true }}, 0.003},
+		{"callback", static, false, false, 100, nil, 0},
+		{"callback, linger", static, false, false, 100, []func(*Config){withLinger(time.Hour)}, 0},
+		{"callback, larger than a slab", static, false, false, 20_000, nil, 0},
+		{"callback, lz4", static, false, false, 100, []func(*Config){withCodec(protocol.CodecLZ4)}, 0},
+		{"callback, sticky", static, false, true, 100, nil, 0.003}, // one for each change of partition, here every 64 KiB
+		{"callback, sticky, adaptive", static, false, true, 100, []func(*Config){func(c *Config) { c.Adaptive = true }}, 0.003},
 		{"future", nil, true, false, 100, nil, 0.3}, // 25 records a batch here: a slice of their sizes for each, and its share of a chunk
-		{"both", static{}, true, false, 100, nil, 0.3},
+		{"both", static, true, false, 100, nil, 0.3},
 		{"future, batches of one", nil, true, false, 100, []func(*Config){withBatch(150)}, 0.04}, // its share of a chunk
 		{"future, large batches of one", nil, true, false, 20_000, nil, 1.01},                    // a result of its own
 	} {

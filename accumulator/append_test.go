@@ -91,7 +91,7 @@ func TestLargeRecordHasABatchOfItsOwn(t *testing.T) {
 				r.lead(orders, 1)
 				value := noise(size)
 				cb := &told{}
-				r.record(orders, Record{Timestamp: 1234, Key: []byte("k"), Value: value}, cb)
+				r.record(orders, Record{Timestamp: 1234, Key: []byte("k"), Value: value}, cb.OnCompletion)
 				assert.Equal(t, []int32{1}, r.readyNodes())
 				r.record(orders, Record{Timestamp: 5, Value: []byte("x")}, nil)
 				b := r.drainOne(1)
@@ -384,7 +384,7 @@ func TestResultCarriesSizesAndPlace(t *testing.T) {
 		{Timestamp: 900, Key: nil, Value: []byte{}},
 		{Timestamp: -1, Key: []byte{}, Value: nil},
 	} {
-		handles = append(handles, r.record(orders, rec, cb))
+		handles = append(handles, r.record(orders, rec, cb.OnCompletion))
 		assert.True(t, handles[i].Valid())
 		assert.False(t, handles[i].Settled())
 		copy(key, "###")

@@ -62,7 +62,7 @@ func BenchmarkAppend(b *testing.B) {
 							rec.Partition = i % int32(partitions)
 							i++
 						}
-						if _, _, err := r.a.Append(ctx, topic, md, &rec, static{}, false, 0); err != nil {
+						if _, _, err := r.a.Append(ctx, topic, md, &rec, static, false, 0); err != nil {
 							b.Fatal(err)
 						}
 						if unsent += size; unsent > 256*kib {
@@ -127,7 +127,7 @@ func BenchmarkAppendParallel(b *testing.B) {
 					case "own":
 						rec.Partition = me % 12
 					}
-					if _, _, err := r.a.Append(ctx, topic, md, &rec, static{}, false, time.Minute); err != nil {
+					if _, _, err := r.a.Append(ctx, topic, md, &rec, static, false, time.Minute); err != nil {
 						b.Error(err)
 						return
 					}

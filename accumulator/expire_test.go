@@ -64,7 +64,7 @@ func TestExpired(t *testing.T) {
 					assert.Equal(t, where == "in flight", b.InFlight())
 					assert.Zero(t, b.d.len())
 					cb := &told{}
-					b.slots[0].cb, b.callbacks = cb, true
+					b.slots[0].cb, b.callbacks = cb.OnCompletion, true
 					r.a.Fail(b, errExpired, nil)
 					assert.Equal(t, []error{errExpired}, cb.errs)
 					assert.Empty(t, r.a.Expired(r.peek()))

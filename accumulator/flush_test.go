@@ -127,7 +127,7 @@ func TestFlushComesAfterCallbacks(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.Done = func(b *ProducerBatch) { handed = append(handed, b) } })
 		r.lead(orders, 1)
 		cb := &told{}
-		r.record(orders, Record{Timestamp: -1}, cb)
+		r.record(orders, Record{Timestamp: -1}, cb.OnCompletion)
 		done := make(chan int)
 		go func() {
 			_ = r.a.AwaitFlush(t.Context())
@@ -150,7 +150,7 @@ func TestForcedClose(t *testing.T) {
 	cb := &told{}
 	const records = 30
 	for i := range records {
-		r.record(orders, Record{Partition: int32(i % 3), Timestamp: -1, Value: make([]byte, 700)}, cb)
+		r.record(orders, Record{Partition: int32(i % 3), Timestamp: -1, Value: make([]byte, 700)}, cb.OnCompletion)
 	}
 	drained := r.drain(1)
 	require.Len(t, drained, 2)
@@ -184,15 +184,15 @@ func TestUndrained(t *testing.T) {
 	r.lead(orders, 1, 1, -1)
 	why := errors.New("why")
 	inFlight, failed := &told{}, &told{}
-	r.record(orders, Record{Partition: 0, Timestamp: -1}, inFlight)
+	r.record(orders, Record{Partition: 0, Timestamp: -1}, inFlight.OnCompletion)
 	b := r.drainOne(1)
-	r.record(orders, Record{Partition: 1, Timestamp: -1}, failed)
+	r.record(orders, Record{Partition: 1, Timestamp: -1}, failed.OnCompletion)
 	again := r.drainOne(1)
 	r.requeue(again)                                                                          // in back-off
-	r.record(orders, Record{Partition: 0, Timestamp: -1, Value: make([]byte, 5*kib)}, failed) // full
-	r.record(orders, Record{Partition: 0, Timestamp: -1}, failed)                             // open
-	r.record(orders, Record{Partition: 1, Timestamp: -1}, failed)                             // behind another
-	r.record(orders, Record{Partition: 2, Timestamp: -1}, failed)                             // without a leader
+	r.record(orders, Record{Partition: 0, Timestamp: -1, Value: make([]byte, 5*kib)}, failed.OnCompletion) // full
+	r.record(orders, Record{Partition: 0, Timestamp: -1}, failed.OnCompletion)                             // open
+	r.record(orders, Record{Partition: 1, Timestamp: -1}, failed.OnCompletion)                             // behind another
+	r.record(orders, Record{Partition: 2, Timestamp: -1}, failed.OnCompletion)                             // without a leader
 	r.ready()
 	assert.Empty(t, r.a.Undrained("other", r.peek()))
 	batches := r.a.Undrained("", r.peek())

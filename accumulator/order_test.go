@@ -18,7 +18,7 @@ func TestCallbacksInOrder(t *testing.T) {
 	topic := r.a.Topic(orders)
 	var told []string
 	cb := func(name string) Callback {
-		return callbackFunc(func(_ Result, err error) { told = append(told, fmt.Sprint(name, err == nil)) })
+		return Callback(func(_ Result, err error) { told = append(told, fmt.Sprint(name, err == nil)) })
 	}
 	var handles []Handle
 	for _, name := range []string{"a", "b", "c"} {
@@ -61,7 +61,7 @@ func TestCallbacksOfPartsInOrder(t *testing.T) {
 	r.lead(orders, 1)
 	var told []int
 	for i := range 48 {
-		r.record(orders, Record{Timestamp: -1, Value: make([]byte, 50)}, callbackFunc(func(Result, error) { told = append(told, i) }))
+		r.record(orders, Record{Timestamp: -1, Value: make([]byte, 50)}, Callback(func(Result, error) { told = append(told, i) }))
 	}
 	r.a.StartClosing()
 	first, second, third := r.drainOne(1), r.drainOne(1), r.drainOne(1)

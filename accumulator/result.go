@@ -7,24 +7,14 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/bufferpool"
+	"github.com/kafka-reservoir/producer/protocol"
 )
 
-// Result is what became of a record that was written. The root package's RecordMetadata has the
-// same fields in the same order, so that one converts to the other for nothing.
-type Result struct {
-	Topic     string
-	Partition int32
-	Offset    int64 // -1 where the broker named none
-	Timestamp time.Time
-	KeySize   int // -1 for a null key
-	ValueSize int
-}
+// Result is what became of a record that was written.
+type Result = protocol.RecordMetadata
 
-// Callback is told what became of one record. A func value in a one-method type of its own fits
-// into the interface without an allocation.
-type Callback interface {
-	OnCompletion(Result, error)
-}
+// Callback is told what became of one record: nil for nobody.
+type Callback func(Result, error)
 
 // slot is what a batch keeps of each record beside its bytes.
 type slot struct {
@@ -50,17 +40,26 @@ func (o *outcome) of(topic string, partition int32, i int, s *slot) (Result, err
 		}
 		return Result{Topic: topic, Partition: partition, Offset: -1, KeySize: -1, ValueSize: -1}, err
 	}
-	offset, ms := int64(-1), s.timestamp
-	if o.base >= 0 {
-		offset = o.base + int64(i)
-	}
-	if o.logAppend >= 0 {
-		ms = o.logAppend
-	}
 	return Result{
-		Topic: topic, Partition: partition, Offset: offset,
-		Timestamp: time.UnixMilli(ms), KeySize: int(s.keySize), ValueSize: int(s.valueSize),
+		Topic: topic, Partition: partition, Offset: o.offset(i),
+		Timestamp: time.UnixMilli(o.time(s)), KeySize: int(s.keySize), ValueSize: int(s.valueSize),
 	}, nil
+}
+
+// offset is that of record i of a batch that was written; -1: unknown.
+func (o *outcome) offset(i int) int64 {
+	if o.base < 0 {
+		return -1
+	}
+	return o.base + int64(i)
+}
+
+// time is when the record in s was written, as the broker has it, in ms.
+func (o *outcome) time(s *slot) int64 {
+	if o.logAppend >= 0 {
+		return o.logAppend
+	}
+	return s.timestamp
 }
 
 // batchResult outlives its batch: it is what futures hold on to. One serves all futures of a batch,

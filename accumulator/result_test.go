@@ -34,7 +34,7 @@ func TestComplete(t *testing.T) {
 			var handles []Handle
 			calls := 0
 			for i := range 3 {
-				cb := callbackFunc(func(res Result, err error) {
+				cb := Callback(func(res Result, err error) {
 					require.NoError(t, err)
 					assert.Equal(t, i, calls)
 					calls++
@@ -65,10 +65,6 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-type callbackFunc func(Result, error)
-
-func (f callbackFunc) OnCompletion(res Result, err error) { f(res, err) }
-
 // PB-01, PB-09: a failed batch fails its records, all with its error or each with its own, by its place in the batch. What
 // they are told beside that names topic and partition, and no offset.
 func TestFail(t *testing.T) {
@@ -81,7 +77,7 @@ func TestFail(t *testing.T) {
 			cb := &told{}
 			var handles []Handle
 			for range 3 {
-				handles = append(handles, r.record(orders, Record{Partition: 1, Timestamp: -1, Key: []byte("k")}, cb))
+				handles = append(handles, r.record(orders, Record{Partition: 1, Timestamp: -1, Key: []byte("k")}, cb.OnCompletion))
 			}
 			r.a.Fail(r.drainOne(1), why, perRecord)
 			for i, h := range handles {
@@ -108,7 +104,7 @@ func TestNoSecondVerdict(t *testing.T) {
 	r := newRig(t, withDelivery(time.Second))
 	r.lead(orders, 1)
 	cb := &told{}
-	h := r.record(orders, Record{Timestamp: -1}, cb)
+	h := r.record(orders, Record{Timestamp: -1}, cb.OnCompletion)
 	r.put(0, 20*kib)
 	b := r.drainOne(1)
 	b.Hold()
@@ -247,7 +243,7 @@ func TestBatchesAreUsedAgain(t *testing.T) {
 	md := r.lead(orders, 1)
 	topic := r.a.Topic(orders)
 	cb := &told{}
-	h := r.record(orders, Record{Timestamp: 5, Key: []byte("key")}, cb)
+	h := r.record(orders, Record{Timestamp: 5, Key: []byte("key")}, cb.OnCompletion)
 	r.a.BeginFlush()
 	b := r.drainOne(1)
 	b.Hold()
@@ -306,7 +302,7 @@ func TestSomeAsk(t *testing.T) {
 	for i := range 6 {
 		var c Callback
 		if i == 4 {
-			c = cb
+			c = cb.OnCompletion
 		}
 		hd, _, err := r.a.Append(t.Context(), topic, md, &Record{Timestamp: 1}, c, i == 2, 0)
 		require.NoError(t, err)

@@ -44,7 +44,7 @@ func TestSplit(t *testing.T) {
 				}
 				cbs = append(cbs, &told{})
 				records = append(records, rec)
-				handles = append(handles, r.record(orders, rec, cbs[i]))
+				handles = append(handles, r.record(orders, rec, cbs[i].OnCompletion))
 			}
 			r.a.BeginFlush()
 			b := r.drainOne(1)
@@ -352,7 +352,7 @@ func TestPartsFailAndExpire(t *testing.T) {
 	r.lead(orders, 1)
 	cb := &told{}
 	for range 8 {
-		r.record(orders, Record{Timestamp: 1, Value: noise(100)}, cb)
+		r.record(orders, Record{Timestamp: 1, Value: noise(100)}, cb.OnCompletion)
 	}
 	b := r.drainOne(1)
 	b.SetMayBeWritten(true)
@@ -409,8 +409,8 @@ func TestSplitOfGarbage(t *testing.T) {
 			r := newRig(t, withCodec(protocol.CodecZstd), withLinger(time.Hour))
 			r.lead(orders, 1)
 			cb := &told{}
-			r.record(orders, Record{Value: make([]byte, 1000)}, cb)
-			r.record(orders, Record{Value: make([]byte, 1000)}, cb)
+			r.record(orders, Record{Value: make([]byte, 1000)}, cb.OnCompletion)
+			r.record(orders, Record{Value: make([]byte, 1000)}, cb.OnCompletion)
 			r.a.StartClosing()
 			b := r.drainOne(1)
 			spoil(r, b)

@@ -237,7 +237,7 @@ func (s *stress) append(rng *rand.Rand, name string) *entry {
 		ctx = c
 	}
 	e := &entry{}
-	h, p, err := s.r.a.Append(ctx, s.r.a.Topic(topic), s.l.snap.Load().Topic(topic), &rec, e, true, maxWait)
+	h, p, err := s.r.a.Append(ctx, s.r.a.Topic(topic), s.l.snap.Load().Topic(topic), &rec, e.OnCompletion, true, maxWait)
 	if err != nil {
 		e.handle = Failed(topic, p, err)
 		e.OnCompletion(e.handle.get())

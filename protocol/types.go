@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 )
 
 // TopicPartition names one partition of one topic.
@@ -65,4 +66,25 @@ type Frame struct {
 	// without a response (acks=0), whose only news that is; for all others the news may wait until
 	// something else happens, which saves a wake-up per request.
 	NotifySent bool
+}
+
+// RecordMetadata is where a record went (Java's class of the same name).
+type RecordMetadata struct {
+	Topic     string
+	Partition int32
+	// Offset is -1 where it is unknown: with AcksNone, when a retry found the record written already, and for a record that failed.
+	Offset int64
+	// Timestamp is the record's own, or the broker's where the topic is configured to keep that one. Zero for a record that failed.
+	Timestamp time.Time
+	// KeySize and ValueSize are serialized sizes in bytes; -1 for null, and for a record that failed.
+	KeySize   int
+	ValueSize int
+}
+
+// HasOffset reports whether the offset is known.
+func (m RecordMetadata) HasOffset() bool { return m.Offset >= 0 }
+
+// String is topic-partition@offset.
+func (m RecordMetadata) String() string {
+	return fmt.Sprintf("%s-%d@%d", m.Topic, m.Partition, m.Offset)
 }

@@ -185,7 +185,7 @@ func (a *app) try(d draw, topic int, r *record, rec *accumulator.Record, tries i
 	if a.p.Blocking || a.c.fires(Cancel, 5) {
 		ctx, wait = a.cancelled, time.Hour // begins to wait, and gives up
 	}
-	_, partition, err := a.w.Acc.Append(ctx, a.w.Acc.Topic(name), md, &to, r, false, wait)
+	_, partition, err := a.w.Acc.Append(ctx, a.w.Acc.Topic(name), md, &to, r.OnCompletion, false, wait)
 	switch {
 	case err == nil:
 		p := a.b.find(name, partition)

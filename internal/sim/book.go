@@ -258,7 +258,7 @@ func (b *Book) accept(r *record, p *partitionBook) {
 	b.oldest = append(b.oldest, r)
 }
 
-// OnCompletion implements accumulator.Callback.
+// OnCompletion is its accumulator.Callback.
 func (r *record) OnCompletion(res accumulator.Result, err error) {
 	b := r.book
 	r.calls++

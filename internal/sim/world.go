@@ -291,10 +291,6 @@ func (w *World) Append(topic string, partition int32, key, value []byte, cb func
 	if partition < 0 {
 		r.Partition = partitioner.Default{}.Partition(topic, key, value, md)
 	}
-	_, _, err := w.Acc.Append(context.Background(), w.Acc.Topic(topic), md, &r, callback(cb), false, 0)
+	_, _, err := w.Acc.Append(context.Background(), w.Acc.Topic(topic), md, &r, cb, false, 0)
 	return err
 }
-
-type callback func(accumulator.Result, error)
-
-func (c callback) OnCompletion(r accumulator.Result, err error) { c(r, err) }
