@@ -317,10 +317,11 @@ func (b *ProducerBatch) room() int {
 
 // appendRecord encodes a record of body bytes (RecordBodySize) and its slot. The slabs have room.
 func (b *ProducerBatch) appendRecord(body, size int, timestamp int64, key, value []byte, headers []protocol.Header, cb Callback) {
-	slab := b.slabs[b.at]
+	slab := &b.slabs[b.at]
 	offsetDelta := int32(len(b.slots))
-	if size <= cap(slab)-len(slab) {
-		b.slabs[b.at] = protocol.AppendRecord(slab, body, timestamp-b.baseTS, offsetDelta, key, value, headers)
+	if n := len(*slab); size <= cap(*slab)-n {
+		*slab = (*slab)[:n+size]
+		protocol.PutRecord((*slab)[n:], body, timestamp-b.baseTS, offsetDelta, key, value, headers)
 	} else {
 		b.appendAcross(body, timestamp-b.baseTS, offsetDelta, key, value, headers)
 	}
