@@ -178,7 +178,7 @@ func BenchmarkAppendParallel(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain is what one look of the sender costs that finds ready batches, header and CRC of each included: from Ready to the end of
+// BenchmarkDrain is what one look of the sender costs that finds ready batches, the header of each included: from Ready to the end of
 // the batches. What the other partitions have lingers. ns/op is of the look alone, without the appends in between.
 func BenchmarkDrain(b *testing.B) {
 	for _, tt := range []struct{ partitions, ready int }{{12, 12}, {10_000, 12}, {1000, 1000}} {
