@@ -33,12 +33,12 @@ type loopback struct {
 	began               time.Time
 	building, answering time.Duration
 
-	id      func(*netclient.Response) // waits for its producer id
-	sent    []netclient.Request       // at most one
-	idBody  []byte
-	body    []byte // what every Produce request is answered
-	resp    netclient.Response
-	corr    int32
+	id     func(*netclient.Response) // waits for its producer id
+	sent   []netclient.Request       // at most one
+	idBody []byte
+	body   []byte // what every Produce request is answered
+	resp   netclient.Response
+	corr   int32
 
 	told    accumulator.Callback // each record's
 	settled int                  // its calls
