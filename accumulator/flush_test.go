@@ -188,7 +188,7 @@ func TestUndrained(t *testing.T) {
 	b := r.drainOne(1)
 	r.record(orders, Record{Partition: 1, Timestamp: -1}, failed.OnCompletion)
 	again := r.drainOne(1)
-	r.requeue(again)                                                                          // in back-off
+	r.requeue(again)                                                                                       // in back-off
 	r.record(orders, Record{Partition: 0, Timestamp: -1, Value: make([]byte, 5*kib)}, failed.OnCompletion) // full
 	r.record(orders, Record{Partition: 0, Timestamp: -1}, failed.OnCompletion)                             // open
 	r.record(orders, Record{Partition: 1, Timestamp: -1}, failed.OnCompletion)                             // behind another

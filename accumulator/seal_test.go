@@ -177,7 +177,9 @@ func TestForcedCloseWaitsForSealing(t *testing.T) {
 				cb := &told{}
 				var wg sync.WaitGroup
 				for p := range int32(2) {
-					wg.Go(func() { r.record(orders, Record{Partition: p, Timestamp: -1, Value: make([]byte, 2*kib)}, cb.OnCompletion) })
+					wg.Go(func() {
+						r.record(orders, Record{Partition: p, Timestamp: -1, Value: make([]byte, 2*kib)}, cb.OnCompletion)
+					})
 				}
 				synctest.Wait()
 				r.a.Close()
