@@ -56,7 +56,7 @@ type Compression int8
 const (
 	// None sends batches as they are.
 	None Compression = iota
-	// Gzip compresses well and slowly.
+	// Gzip is read by everybody, and slow: Zstd is smaller for the same CPU.
 	Gzip
 	// Snappy is fast and every broker knows it.
 	Snappy
@@ -176,7 +176,8 @@ type Config struct {
 	// Compression is the codec of record batches (compression.type). Zero means None.
 	Compression Compression
 	// CompressionLevel is the codec's level (compression.gzip.level 1 to 9, compression.lz4.level 1 to 17,
-	// compression.zstd.level -131072 to 22). Zero means the codec's default. Refused with None and Snappy, which have none.
+	// compression.zstd.level -131072 to 22). Zero means the codec's default: gzip 2 (Java's 6 makes batches 10 to 15 %
+	// smaller and takes several times the CPU), lz4 9, zstd 3. Refused with None and Snappy, which have none.
 	CompressionLevel int
 
 	// Partitioner chooses the partition of records that name none (partitioner.class).
