@@ -544,6 +544,37 @@ func TestThrottledNodeIsLeftAlone(t *testing.T) {
 	require.GreaterOrEqual(t, r[1].At.Sub(r[0].At), 300*time.Millisecond)
 }
 
+// Delivery 4: what comes in while a node can take nothing, and owes an answer that would wake the sender, expires in its time all the same.
+// (Simulation: it slept on for as long as the node throttled.)
+func TestRecordsExpireWhileTheirNodeThrottles(t *testing.T) {
+	asked := false
+	cfg := small(testbroker.Config{Nodes: 1, Fault: func(r *testbroker.Request) testbroker.Verdict {
+		switch {
+		case r.API == protocol.KeyMetadata && asked:
+			return testbroker.Verdict{Hold: 15 * time.Second}
+		case r.API == protocol.KeyProduce:
+			asked = true
+			return testbroker.Verdict{Hold: 50 * time.Millisecond, Throttle: 10 * time.Second, ThrottleOnly: true}
+		}
+		return testbroker.Verdict{}
+	}})
+	cfg.DeliveryTimeout, cfg.RequestTimeout = 300*time.Millisecond, 20*time.Second
+	w := newWorld(t, cfg)
+	w.topic("t", 1)
+	w.send("t", 0, "a")
+	w.Settle(20 * time.Millisecond)
+	w.Metadata.RequestUpdate()
+	w.Sender.Wakeup()
+	w.Settle(100 * time.Millisecond)
+	require.NoError(t, w.book["a"].err)
+	w.Selector.In(100*time.Millisecond, func() { w.send("t", 0, "b") }) // while the sender sleeps
+	require.False(t, w.Run(20*time.Second, func() bool { return false }))
+	var e *sender.DeliveryError
+	require.ErrorAs(t, w.book["b"].err, &e)
+	require.ErrorIs(t, e, sender.ErrDeliveryTimeout)
+	require.LessOrEqual(t, e.Age, 550*time.Millisecond)
+}
+
 // S-08, S-101, SND-45: a broker that never answers: the connection is closed after the request timeout, and the batch is sent again.
 func TestSilentBroker(t *testing.T) {
 	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1, Fault: nth(map[int]testbroker.Verdict{1: {Mute: true, Skip: true}})}})

@@ -184,6 +184,10 @@ const maxSleep = time.Minute
 func (s *Sender) RunOnce(now time.Time) time.Time {
 	s.now = now
 	until := now.Add(maxSleep)
+	if s.cfg.DeliveryTimeout > 0 {
+		// What comes in meanwhile may not wake the sender, if its node can take nothing, but it expires.
+		until = now.Add(min(maxSleep, s.cfg.DeliveryTimeout))
+	}
 	sooner := func(t time.Time) {
 		if !t.IsZero() && t.Before(until) {
 			until = t

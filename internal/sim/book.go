@@ -371,7 +371,7 @@ func (b *Book) checkError(r *record) {
 		if e.Age < c.DeliveryTimeout {
 			b.violate("record %d: its time was up after %v of %v: %v", r.id, e.Age, c.DeliveryTimeout, r.err)
 		}
-		if b.wellAt > 0 && !r.part.phantom && r.settled > b.wellAt+b.mayTake(r.part) && b.p.timeToConnect() {
+		if b.wellAt > 0 && !r.part.phantom && r.settled > b.wellAt+b.mayTake(r.part) && b.p.timeToConnect() && b.p.timeToSplit() {
 			b.violate("record %d of %v: given up at %v, though the cluster was well since %v: %v", r.id, r.part, r.settled, b.wellAt, r.err)
 		}
 	case c.Retries != 0 && e.Attempts > max(c.Retries, 0) && (!coded || code.Retriable()):

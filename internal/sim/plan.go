@@ -343,6 +343,18 @@ func (p *Plan) timeToConnect() bool {
 	return p.Config.DeliveryTimeout-max(p.Config.Linger, 0) > 4*2*p.MaxLatency+p.roundTrip()
 }
 
+// timeToSplit reports whether it is also enough to send all that one partition may have collected in a linger, where that goes out in ever
+// smaller parts, one after the other.
+func (p *Plan) timeToSplit() bool {
+	c := &p.Config
+	if min(c.BatchSize, c.MaxRequestSize) <= p.maxMessage() {
+		return true
+	}
+	collected := p.Rate * max(c.Linger, 0).Seconds()
+	one := p.capacity() / float64(p.Partitions)
+	return collected/one < (c.DeliveryTimeout - max(c.Linger, 0)).Seconds()
+}
+
 // calm reports whether nothing ever goes wrong, as far as brokers and network are concerned.
 func (p *Plan) calm() bool {
 	for k := range p.Levels {
