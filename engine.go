@@ -34,6 +34,8 @@ type engine struct {
 	sender *sender.Sender
 	disp   *sender.Dispatcher
 	part   partitioner.Partitioner
+	// keyless: part is the built-in one, which leaves records without a key to the accumulator. Not to ask it saves 5 ns.
+	keyless bool
 	// maxRecord is the smaller of MaxRequestSize and BufferMemory.
 	maxRecord int
 	last      atomic.Pointer[accumulator.View] // the topic sent to last: saves two look-ups for most programs
@@ -60,6 +62,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 	e := &engine{cfg: set, stopping: make(chan struct{}), closed: make(chan struct{}), part: set.Partitioner}
 	e.maxRecord = int(min(int64(set.MaxRequestSize), set.BufferMemory))
 	if e.part == nil {
+		e.keyless = true
 		e.part = partitioner.Default{IgnoreKeys: set.PartitionerIgnoreKeys}
 	}
 	e.set = metrics.New(set.MetricsNumSamples, set.MetricsSampleWindow, time.Now())
@@ -268,7 +271,7 @@ func (e *engine) append(ctx context.Context, v *accumulator.View, r *accumulator
 	if err := e.sender.Err(); err != nil {
 		return e.refuse(topic, r.Partition, cb, err, future)
 	}
-	if r.Partition < 0 {
+	if r.Partition < 0 && (r.Key != nil || !e.keyless) {
 		r.Partition = e.part.Partition(topic, r.Key, r.Value, v.Metadata)
 		if n := v.Metadata.Count(); r.Partition != partitioner.Any && (r.Partition < 0 || int(r.Partition) >= n) {
 			return e.refuse(topic, -1, cb, fmt.Errorf("record for topic %s: the partitioner chose partition %d of %d, which are counted from 0: %w", topic, r.Partition, n, ErrInvalidPartition), future)

@@ -332,14 +332,21 @@ func (b *ProducerBatch) appendRecord(body, size int, timestamp int64, key, value
 	if timestamp > b.maxTS {
 		b.maxTS = timestamp
 	}
-	s := slot{cb: cb, keySize: int32(len(key)), valueSize: int32(len(value)), timestamp: timestamp}
+	// In place: a literal would be made elsewhere and copied.
+	n := len(b.slots)
+	if n == cap(b.slots) {
+		b.slots = append(b.slots, slot{})
+	}
+	b.slots = b.slots[:n+1]
+	s := &b.slots[n]
+	s.cb, s.timestamp = cb, timestamp
+	s.keySize, s.valueSize = int32(len(key)), int32(len(value))
 	if key == nil {
 		s.keySize = -1
 	}
 	if value == nil {
 		s.valueSize = -1
 	}
-	b.slots = append(b.slots, s)
 	if cb != nil {
 		b.callbacks = true
 	}
