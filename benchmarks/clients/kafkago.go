@@ -21,7 +21,7 @@ type kafkaGo struct {
 
 // openKafkaGo: it has no idempotent producer, so that it runs without in every row. Its queue has no bound, so that Send
 // here waits while as many records are under way as fit into the buffer of the others. BatchSize is in records and taken
-// from memory for every batch: as many as fit into Batch, 2,000 at most. A BatchTimeout of 0 would mean one second. Keys go
+// from memory for every batch: as many as fit into Batch, 2,000 at most, and its default of 100 where many partitions have one. A BatchTimeout of 0 would mean one second. Keys go
 // by Java's hash, and records without one round-robin, its default.
 func openKafkaGo(j Job) (Producer, error) {
 	codecs := map[string]kafka.Compression{
@@ -40,7 +40,9 @@ func openKafkaGo(j Job) (Producer, error) {
 	}
 	if !j.OwnDefaults() {
 		k.w.BatchBytes = int64(j.Batch)
-		k.w.BatchSize = min(j.Batch/j.RecordBytes()+1, 2_000)
+		if j.Partitions < 1_000 {
+			k.w.BatchSize = min(j.Batch/j.RecordBytes()+1, 2_000)
+		}
 		k.w.BatchTimeout = max(j.Linger, time.Millisecond)
 	}
 	if j.Keyed {

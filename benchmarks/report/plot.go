@@ -115,7 +115,11 @@ func dots(d *Data, all []section, m *metric) template.HTML {
 			kind = "axis"
 		}
 		p.line(x(ratio), head-6, x(ratio), p.height, kind)
-		p.text(x(ratio), head-10, "tick", fmt.Sprintf("%g×", ratio))
+		text := fmt.Sprintf("%g×", ratio)
+		if e < 0 {
+			text = fmt.Sprintf("1/%g×", 1/ratio)
+		}
+		p.text(x(ratio), head-10, "tick", text)
 	}
 	for i := range all {
 		y := head + row*(float64(i)+0.5)
