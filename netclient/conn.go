@@ -59,7 +59,8 @@ type conn struct {
 	cluster string // what the broker said it belongs to
 	lost    int    // attempts in a row that ended because the broker hung up on ApiVersions, this one included
 
-	out frameWriter // set by the dialer; owned by the writer
+	out    frameWriter   // set by the dialer; owned by the writer
+	direct *directWriter // set by the dialer; owned by the selector's owner, who uses it while the writer is idle; nil: there is none
 
 	// Owned by the writer until released is closed, then by the reader.
 	taken []queuedFrame // being written; those before done are reported and cleared
@@ -70,6 +71,7 @@ type conn struct {
 type queuedFrame struct {
 	id    int32
 	frame protocol.Frame
+	done  int // bytes that are written already
 }
 
 // run is the life of the connection: dialer, then reader.
@@ -317,15 +319,20 @@ func (c *conn) reportSentLocked(n int) (signal bool) {
 	for i := range c.taken[c.done : c.done+n] {
 		q := &c.taken[c.done+i]
 		s.events = append(s.events, Event{Kind: Sent, Node: c.node.ID, ID: q.id})
-		if q.frame.NotifySent {
-			notify = true
-		} else if c.sent++; c.sent <= c.answers {
-			notify = true
-		}
+		notify = c.notifiesLocked(q) || notify
 		*q = queuedFrame{}
 	}
 	c.done += n
 	return notify && s.wakeLocked()
+}
+
+// notifiesLocked counts a frame as sent and says whether that is news that must not wait.
+func (c *conn) notifiesLocked(q *queuedFrame) bool {
+	if q.frame.NotifySent {
+		return true
+	}
+	c.sent++
+	return c.sent <= c.answers
 }
 
 // byteCount counts bytes in one direction: of all connections, and of one node.
@@ -383,6 +390,7 @@ func (w *frameWriter) write(q []queuedFrame) (frames int, err error) {
 // wholeFrames is how many frames of q lie within the first n bytes. A frame of no bytes at all counts.
 func wholeFrames(q []queuedFrame, n int64) int {
 	for i := range q {
+		n += int64(q[i].done)
 		for _, b := range q[i].frame.Buffers {
 			n -= int64(len(b))
 		}
@@ -398,6 +406,13 @@ func (w *frameWriter) vector(q []queuedFrame) (int64, error) {
 	w.bufs = w.bufs[:0]
 	for i := range q {
 		w.bufs = append(w.bufs, q[i].frame.Buffers...) // a copy: WriteTo eats what it is given
+	}
+	// Only the first frame can be written in part, directly.
+	skip := q[0].done
+	for i := 0; skip > 0; i++ {
+		n := min(skip, len(w.bufs[i]))
+		w.bufs[i] = w.bufs[i][n:]
+		skip -= n
 	}
 	w.rest = w.bufs
 	n, err := w.rest.WriteTo(w.tcp)

@@ -85,6 +85,9 @@ func (c *conn) greet(ctx context.Context, sock net.Conn) (*protocol.ApiVersionsR
 	m := cfg.Metrics
 	node := m.Node(c.node.ID)
 	c.in = newFrameReader(conn, cfg.MaxResponseSize, byteCount{&m.IncomingByteTotal, &node.IncomingByteTotal})
+	if plain, ok := conn.(*net.TCPConn); ok {
+		c.direct = newDirectWriter(plain)
+	}
 	c.out = newFrameWriter(conn, byteCount{&m.OutgoingByteTotal, &node.OutgoingByteTotal})
 	versions, err := c.negotiate()
 	// The place of SASL is here: handshake and exchange in a line, over c.in and c.out.

@@ -165,8 +165,28 @@ func (s *TCPSelector) Send(node, id int32, f protocol.Frame) {
 		s.wakePoller(signal)
 		return
 	}
-	c.queue = append(c.queue, queuedFrame{id: id, frame: f})
+	q := queuedFrame{id: id, frame: f}
 	c.oneWay = c.oneWay || f.NotifySent
+	if c.direct != nil && f.Size <= maxDirect && c.idle && c.state == up && len(c.queue) == 0 {
+		s.mu.Unlock()
+		q.done = c.direct.write(f)
+		c.out.count.add(q.done)
+		s.mu.Lock()
+		if q.done == f.Size {
+			signal := s.sentLocked(c, &q)
+			s.mu.Unlock()
+			s.wakePoller(signal)
+			return
+		}
+		if c.state == gone { // meanwhile
+			s.refuseLocked(Event{Kind: Dropped, Node: node, ID: id})
+			signal := s.wakeLocked()
+			s.mu.Unlock()
+			s.wakePoller(signal)
+			return
+		}
+	}
+	c.queue = append(c.queue, q)
 	wake := c.idle
 	c.idle = false
 	s.mu.Unlock()
@@ -175,7 +195,19 @@ func (s *TCPSelector) Send(node, id int32, f protocol.Frame) {
 	}
 }
 
-// refuseLocked adds the Dropped for a frame that found no connection: before the Disconnected, if the
+// sentLocked reports a frame that the owner has written itself, before the Disconnected if the connection has ended meanwhile. It says whether the
+// poller has to be signalled, as reportSentLocked.
+func (s *TCPSelector) sentLocked(c *conn, q *queuedFrame) (signal bool) {
+	e := Event{Kind: Sent, Node: c.node.ID, ID: q.id}
+	if c.state == gone {
+		s.refuseLocked(e)
+	} else {
+		s.events = append(s.events, e)
+	}
+	return c.notifiesLocked(q) && s.wakeLocked()
+}
+
+// refuseLocked adds the last word on a frame whose connection is gone: before the Disconnected, if the
 // client has not seen that yet, since nothing may follow it.
 func (s *TCPSelector) refuseLocked(e Event) {
 	at := slices.IndexFunc(s.events, func(o Event) bool { return o.Kind == Disconnected && o.Node == e.Node })
