@@ -149,15 +149,33 @@ func TestJavaTool(t *testing.T) {
 	j := newJava([]string{self, "tool"}, t.TempDir())
 	j.warm = 0
 	w := workload.Workload{Name: "test", Mode: workload.Async, Value: 10_000, Partitions: 12, Goroutines: 1, Codec: "none", Acks: "all", Batch: 16 << 10}
+	short, err := j.shortOf(context.Background(), &w, sinks{})
+	require.NoError(t, err)
+	assert.Equal(t, int64(100<<20/10_010), short.records)
+	assert.Equal(t, short.records, short.arrived.Records)
+	assert.Equal(t, measure.Latency{Samples: short.records, P50: 0.001, P99: 0.003, P999: 0.004, Max: 0.21}, short.latency)
+	assert.Positive(t, short.cpu)
+	assert.Equal(t, short.records, j.short["test"])
+
 	r, a, cpu, err := j.run(context.Background(), &w, sinks{})
 	if err != nil { // both processes are very short here
-		require.ErrorContains(t, err, "took no longer")
+		require.ErrorContains(t, err, "held up the short one")
 	}
-	assert.Equal(t, int64(2*(100<<20/10_010)), a.Records)
+	assert.Equal(t, 2*short.records, a.Records)
 	assert.Equal(t, a.Records, r.Total)
-	assert.Equal(t, a.Records/2, r.Records)
-	assert.Equal(t, measure.Latency{Samples: a.Records, P50: 0.001, P99: 0.003, P999: 0.004, Max: 0.21}, r.Latency)
+	assert.Equal(t, short.records, r.Records)
 	assert.Positive(t, cpu)
+}
+
+func TestDifference(t *testing.T) {
+	short := toolRun{records: 100, seconds: 3, cpu: 6}
+	r, err := difference(short, toolRun{records: 200, seconds: 5, cpu: 9, rss: 7})
+	require.NoError(t, err)
+	assert.Equal(t, measure.Result{Total: 200, Records: 100, Seconds: 2, CPU: 3, PeakRSS: 7}, r)
+	_, err = difference(short, toolRun{records: 200, seconds: 3.3, cpu: 9})
+	assert.ErrorContains(t, err, "the short process took 3.0 s and 6.0 s of CPU, the long one with 2 times as many records 3.3 s and 9.0 s")
+	_, err = difference(short, toolRun{records: 200, seconds: 5, cpu: 5})
+	assert.Error(t, err)
 }
 
 func TestWhatTheJavaToolSays(t *testing.T) {
