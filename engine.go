@@ -46,6 +46,12 @@ type engine struct {
 	stop      sync.Once
 }
 
+// turn is the sender's Turn: the selector is made before the sender.
+type turn struct{ e *engine }
+
+func (t turn) Lock()   { t.e.sender.Turn().Lock() }
+func (t turn) Unlock() { t.e.sender.Turn().Unlock() }
+
 // newEngine checks the settings and, unless something is wrong with them or with more, starts.
 func newEngine(cfg Config, more error) (*engine, error) {
 	set, err := cfg.resolve()
@@ -95,7 +101,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		AvailabilityTimeout: set.PartitionerAvailabilityTimeout,
 		Rand:                rand.IntN,
 		Now:                 time.Now,
-		Wake:                wake,
+		Wake:                func() { e.sender.Assist() },
 		Logger:              set.Logger,
 		Done:                func(b *accumulator.ProducerBatch) { e.disp.Enqueue(b) },
 	})
@@ -128,6 +134,8 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		MaxResponseSize: set.MaxResponseSize,
 		SendBuffer:      set.SendBuffer,
 		ReceiveBuffer:   set.ReceiveBuffer,
+		Turn:            turn{e},
+		Assist:          func() { e.sender.Assist() },
 		Metrics:         e.set,
 	}), e.md)
 	e.sender = sender.New(sender.Config{

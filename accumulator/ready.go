@@ -467,6 +467,20 @@ func (a *RecordAccumulator) HasUndrained() bool {
 	return false
 }
 
+// littleSignals is how many partitions that changed are little to look at.
+const littleSignals = 64
+
+// LittleToDo reports whether the next Ready is a matter of microseconds: nothing has changed in the metadata, and few partitions have. The
+// sender's.
+func (a *RecordAccumulator) LittleToDo(snapshot *metadata.Snapshot) bool {
+	if a.s.snapshot != snapshot || a.pool.Waiting() > 0 || a.short.Load() {
+		return false
+	}
+	a.signals.mu.Lock()
+	defer a.signals.mu.Unlock()
+	return len(a.signals.list) <= littleSignals
+}
+
 // PrepareSleep says when the sender will wake by itself. It is false, and the sender must not sleep,
 // if something came in since Ready that it could act on. What is looked at here and what Append wakes the
 // sender for must be the same, or the sender spins, or sleeps too long.

@@ -110,14 +110,15 @@ type Response struct {
 // NetworkClient sends requests to nodes and hands out their answers. See the package documentation for
 // its goroutine and its loop.
 type NetworkClient struct {
-	cfg       Config
-	clientID  *string
-	log       *slog.Logger
-	sel       Selector
-	md        MetadataUpdater
-	rand      func(n int) int
-	reconnect backoff.Exponential
-	setup     backoff.Exponential
+	cfg         Config
+	clientID    *string
+	log         *slog.Logger
+	sel         Selector
+	md          MetadataUpdater
+	rand        func(n int) int
+	sleepsUntil time.Time // when the present, or last, Poll ends by itself
+	reconnect   backoff.Exponential
+	setup       backoff.Exponential
 	// slowConnect is when an attempt to connect stops being worth waiting for if another node can be tried.
 	slowConnect time.Duration
 	onMetadata  func(*Response)

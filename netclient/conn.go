@@ -243,7 +243,11 @@ func (c *conn) received(payload []byte) []byte {
 	buf := s.bufferLocked()
 	signal := s.wakeLocked()
 	s.mu.Unlock()
-	s.wakePoller(signal)
+	if signal && s.cfg.Assist != nil {
+		s.cfg.Assist()
+	} else {
+		s.wakePoller(signal)
+	}
 	return buf
 }
 

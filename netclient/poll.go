@@ -22,18 +22,24 @@ func (c *NetworkClient) Poll(now time.Time, timeout time.Duration) time.Time {
 	if c.closed {
 		return now
 	}
-	c.syncNodes(now)
-	wait := c.updateMetadata(now)
-	if timeout >= 0 {
-		wait = min(wait, timeout)
-	}
-	if len(c.refused) > 0 {
-		wait = 0
-	}
-	wait = c.untilDue(now, wait)
+	wait := c.beforeSleep(now, timeout)
+	c.sleepsUntil = now.Add(min(wait, longSleep))
 	if wait == forever {
 		wait = -1
 	}
+	return c.wake(now, wait)
+}
+
+// Look runs the handlers of what has happened, for somebody who assists while the owner sleeps in Poll, and returns the time. It does not wait.
+func (c *NetworkClient) Look(now time.Time) time.Time {
+	if c.closed {
+		return now
+	}
+	return c.wake(now, 0)
+}
+
+// wake is the part of Poll from its sleep on.
+func (c *NetworkClient) wake(now time.Time, wait time.Duration) time.Time {
 	now, events := c.sel.Poll(now, wait)
 	for i := range events {
 		c.handle(&events[i], now)
@@ -42,6 +48,30 @@ func (c *NetworkClient) Poll(now time.Time, timeout time.Duration) time.Time {
 	c.expireRequests(now)
 	c.closeUnused(now)
 	return now
+}
+
+// longSleep stands for a sleep without an end, where forever would overflow.
+const longSleep = 10_000 * time.Hour
+
+// beforeSleep does what is due, and returns how long nothing will be but for events.
+func (c *NetworkClient) beforeSleep(now time.Time, timeout time.Duration) time.Duration {
+	c.syncNodes(now)
+	wait := c.updateMetadata(now)
+	if timeout >= 0 {
+		wait = min(wait, timeout)
+	}
+	if len(c.refused) > 0 {
+		wait = 0
+	}
+	return c.untilDue(now, wait)
+}
+
+// SleepOn ends what somebody has done with the client while its owner sleeps in Poll: it does what Poll does before sleeping, and wakes the owner if
+// that would sleep for too long now. See TCPConfig.Turn for who may do such things.
+func (c *NetworkClient) SleepOn(now time.Time, timeout time.Duration) {
+	if wait := c.beforeSleep(now, timeout); wait != forever && now.Add(wait).Before(c.sleepsUntil) {
+		c.sel.Wakeup()
+	}
 }
 
 // untilDue shortens wait to when the first request times out, or the first connection is closed as idle.

@@ -47,6 +47,13 @@ type TCPConfig struct {
 	// kept half open, so that what was written reaches the broker; zero means 50ms, less than zero not at all.
 	Linger time.Duration
 
+	// Turn is held by whoever owns the client, but for the time that it sleeps in Poll: another goroutine that gets it then is the owner until it
+	// gives it back. Nil: nobody else ever is.
+	Turn sync.Locker
+	// Assist is called, instead of waking the owner, by a reader that has a response while the owner sleeps. It handles that as the owner, or
+	// calls Wakeup. Nil calls Wakeup.
+	Assist func()
+
 	// Metrics counts connections and bytes; nil counts them for nobody.
 	Metrics *metrics.Set
 }
@@ -283,6 +290,10 @@ func (s *TCPSelector) wait(timeout time.Duration) {
 		over = s.timer.C
 	}
 	s.sleeping.Store(true)
+	if s.cfg.Turn != nil {
+		s.cfg.Turn.Unlock()
+		defer s.cfg.Turn.Lock()
+	}
 	defer s.sleeping.Store(false)
 	for !s.woken.Load() { // a signal may be left over from an earlier Poll
 		select {
@@ -293,11 +304,11 @@ func (s *TCPSelector) wait(timeout time.Duration) {
 	}
 }
 
-// Wakeup implements [Selector]. When a wake-up is due already it costs one atomic load.
+// Wakeup implements [Selector]. It signals although a wake-up may be due already: who noted that may have left the signal to an assistant, and this
+// is the assistant.
 func (s *TCPSelector) Wakeup() {
-	if !s.woken.Load() {
-		s.wakePoller(s.wakeLocked())
-	}
+	s.woken.Store(true)
+	s.wakePoller(s.sleeping.Load())
 }
 
 // wakeLocked notes that Poll must return and reports whether it must be signalled, which is done by

@@ -117,6 +117,8 @@ func (l *loopback) PollDelay(int32, time.Time) time.Duration    { return time.Mi
 func (l *loopback) Throttle(int32, time.Duration, time.Time)    {}
 func (l *loopback) Disconnect(_ int32, why error, _ time.Time)  { panic(why) }
 func (l *loopback) LastError(int32) error                       { return nil }
+func (l *loopback) SleepOn(time.Time, time.Duration)            {}
+func (l *loopback) Look(now time.Time) time.Time                { return now }
 func (l *loopback) Wakeup()                                     {}
 func (l *loopback) Close()                                      {}
 

@@ -58,6 +58,8 @@ type Client interface {
 	Disconnect(node int32, why error, now time.Time)
 	LastError(node int32) error
 	Poll(now time.Time, timeout time.Duration) time.Time
+	Look(now time.Time) time.Time
+	SleepOn(now time.Time, timeout time.Duration)
 	Wakeup()
 	Close()
 }
@@ -78,6 +80,7 @@ type Sender struct {
 	txn    *txn.Manager     // nil: not idempotent
 	gate   accumulator.Gate // txn, or nil
 
+	turn    turn
 	closing atomic.Bool // drain, then end
 	force   atomic.Bool // fail what is left, then end
 	done    chan struct{}
@@ -108,6 +111,8 @@ func New(cfg Config, acc *accumulator.RecordAccumulator, client Client, md *meta
 		cfg: cfg, acc: acc, client: client, md: md, disp: disp,
 		done: make(chan struct{}), flows: map[int32]*flow{},
 	}
+	s.turn.s = s
+	s.turn.mu.Lock() // for Run, which has it but for the time that it sleeps
 	if cfg.Idempotent {
 		s.txn = txn.New(cfg.MaxInFlight, cfg.Logger)
 		s.gate = s.txn
@@ -182,7 +187,22 @@ const maxSleep = time.Minute
 // RunOnce is one iteration: see what is ready, send it, end what is overdue, wait for what comes next. It
 // returns the time afterwards.
 func (s *Sender) RunOnce(now time.Time) time.Time {
+	timeout := s.work(now)
+	if timeout < 0 {
+		return now
+	}
+	slept := now
+	now = s.client.Poll(now, timeout)
+	s.acc.Awake()
+	s.cfg.Metrics.SelectTotal.Add(1)
+	s.cfg.Metrics.IOWaitTime.ObserveDuration(now.Sub(slept))
+	return now
+}
+
+// work is an iteration up to its sleep, and returns how long that may be; less than zero: there is to be none.
+func (s *Sender) work(now time.Time) time.Duration {
 	s.now = now
+	s.turn.wanted.Store(false) // what was wanted is seen to now
 	until := now.Add(maxSleep)
 	if s.cfg.DeliveryTimeout > 0 {
 		// What comes in meanwhile may not wake the sender, if its node can take nothing, but it expires.
@@ -197,13 +217,13 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	if s.force.Load() {
 		s.abortAll(now)
 		s.closed = true
-		return now
+		return -1
 	}
 	if s.closing.Load() {
 		s.acc.StartClosing()
 		if !s.acc.HasIncomplete() {
 			s.closed = true
-			return now
+			return -1
 		}
 	}
 
@@ -252,7 +272,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 
 	s.expire(now)
 	if s.closing.Load() && !s.acc.HasIncomplete() {
-		return now // the last batch ended just now: there is nothing left to sleep for
+		return -1 // the last batch ended just now: there is nothing left to sleep for
 	}
 	sooner(s.acc.NextExpiry(now))
 	s.refreshNodes(now)
@@ -267,12 +287,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	if !s.acc.PrepareSleep(now, now.Add(timeout)) {
 		timeout = 0
 	}
-	slept := now
-	now = s.client.Poll(now, timeout)
-	s.acc.Awake()
-	s.cfg.Metrics.SelectTotal.Add(1)
-	s.cfg.Metrics.IOWaitTime.ObserveDuration(now.Sub(slept))
-	return now
+	return timeout
 }
 
 // refreshNodes notes, and tells the accumulator, which nodes could take a request.
