@@ -19,7 +19,7 @@ func (t *turn) Lock() { t.mu.Lock() }
 // Unlock lets others be the sender. It is for the sender that is about to sleep, which it must not if somebody wanted its turn.
 func (t *turn) Unlock() {
 	t.mu.Unlock()
-	if t.wanted.Load() {
+	if t.wanted.Swap(false) {
 		t.s.client.Wakeup()
 	}
 }
@@ -63,6 +63,7 @@ func (s *Sender) assist() (more bool) {
 		s.client.Wakeup()
 		return false
 	}
+	s.turn.wanted.Store(false) // before looking: what is wanted from now on takes another look
 	s.acc.Awake()
 	now := s.client.Look(s.now)
 	s.cfg.Metrics.SelectTotal.Add(1)

@@ -202,7 +202,6 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 // work is an iteration up to its sleep, and returns how long that may be; less than zero: there is to be none.
 func (s *Sender) work(now time.Time) time.Duration {
 	s.now = now
-	s.turn.wanted.Store(false) // what was wanted is seen to now
 	until := now.Add(maxSleep)
 	if s.cfg.DeliveryTimeout > 0 {
 		// What comes in meanwhile may not wake the sender, if its node can take nothing, but it expires.
