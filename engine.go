@@ -463,7 +463,7 @@ func (e *engine) metrics() Metrics {
 const compressorMemory = 48 << 20
 
 // sealers is how many goroutines compress: as many as can run. One fewer, so that the application has a processor to itself, leaves it four
-// batches of five to compress itself: on two processors that was 11 to 20 % fewer records a second and 4 to 10 % more CPU, by codec. At high levels
+// batches of five to compress itself: on two processors that was up to 20 % fewer records a second and 4 to 10 % more CPU, by codec. At high levels
 // the encoders' memory is what bounds them (zstd 7 and up takes 7 MiB each; FC-038).
 func sealers(c Config) int {
 	if c.Compression == None {

@@ -4,8 +4,8 @@
 //
 // [NetworkClient] is one half: which node may be sent to, what is in flight, which version of an API a node
 // speaks, when a connection is made, given up and made again, when metadata is asked for and of whom. It is
-// single-threaded: everything but Wakeup belongs to the goroutine that runs the sender's loop. It has no
-// goroutines, no locks and no clock; time comes in as an argument, and passes in Poll.
+// single-threaded: everything but Wakeup belongs to its owner, who runs the sender's loop; while that sleeps another goroutine may
+// be the owner for a moment (TCPConfig.Turn). It has no goroutines, no locks and no clock; time comes in as an argument, and passes in Poll.
 //
 // The other half is a [Selector], which owns connections and knows nothing of what they carry. [TCPSelector] is
 // the real one: it does what is said on a new connection (TLS, ApiVersions) in the goroutine that

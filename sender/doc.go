@@ -11,7 +11,8 @@
 //  7. sleep in Poll until an event, a wake-up, or the next thing that is due
 //
 // Answers are handled inside Poll: each batch named in one is completed, sent again, split or failed (outcome.go).
-// All state is the goroutine's own. What other goroutines may call says so: Wakeup, InitiateClose, ForceClose, Done, Err.
+// All state is that of whoever has the turn: the goroutine of Run but for the time that it sleeps, then perhaps an assistant (assist.go). What other
+// goroutines may call says so: Assist, Wakeup, InitiateClose, ForceClose, Done, Err.
 //
 // Callbacks run on a goroutine of their own, the [Dispatcher].
 //
