@@ -52,6 +52,16 @@ type turn struct{ e *engine }
 func (t turn) Lock()   { t.e.sender.Turn().Lock() }
 func (t turn) Unlock() { t.e.sender.Turn().Unlock() }
 
+// assist is how a caller has a sender that sleeps look at what it has appended. It may do the sender's work itself where that is none of its locks' business and
+// soon done: no code of the application's is called then (a Logger or a Trace hook could need what the caller of Send holds), and nothing is
+// compressed.
+func (e *engine) assist(wake func()) func() {
+	if e.cfg.foreign || e.cfg.Compression != None {
+		return wake
+	}
+	return func() { e.sender.Assist() }
+}
+
 // newEngine checks the settings and, unless something is wrong with them or with more, starts.
 func newEngine(cfg Config, more error) (*engine, error) {
 	set, err := cfg.resolve()
@@ -101,7 +111,8 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		AvailabilityTimeout: set.PartitionerAvailabilityTimeout,
 		Rand:                rand.IntN,
 		Now:                 time.Now,
-		Wake:                func() { e.sender.Assist() },
+		Wake:                wake,
+		Assist:              e.assist(wake),
 		Logger:              set.Logger,
 		Done:                func(b *accumulator.ProducerBatch) { e.disp.Enqueue(b) },
 	})

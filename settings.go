@@ -40,6 +40,7 @@ type settings struct {
 
 	bootstrap  []protocol.Node // BootstrapServers, with the ids -1, -2, …
 	idempotent bool
+	foreign    bool     // the engine calls code of the application's: a Logger, a Trace hook, a connection
 	notes      []string // what was adjusted or follows from something else; for the log
 }
 
@@ -60,6 +61,7 @@ func (c Config) resolve() (settings, error) {
 	if s.ClientID == "" {
 		s.ClientID = fmt.Sprintf("producer-%d", clientIDs.Add(1))
 	}
+	s.foreign = s.Logger != nil || s.Trace != nil || s.Dial != nil
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}

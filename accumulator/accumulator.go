@@ -46,6 +46,7 @@ type Config struct {
 	Rand   func(n int) int      // nil: math/rand
 	Now    func() time.Time     // read at most once a record, mostly once in 16
 	Wake   func()               // ends the sender's sleep
+	Assist func()               // does so, or, on the goroutine of an append or of one that waits for a record, what the sender would then; nil: Wake
 	Logger *slog.Logger         // nil: silent
 	Done   func(*ProducerBatch) // a batch whose callbacks are due: must lead to its Run, once, in order
 
@@ -231,7 +232,7 @@ func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, 
 		d.mu.Unlock()
 		if at.wake {
 			at.wake = false
-			a.cfg.Wake() // before compressing, which may take its time: nobody else wakes the sender meanwhile
+			a.assist() // before compressing, which may take its time: nobody else wakes the sender meanwhile
 		}
 		for i, b := range at.toSeal {
 			if b != nil {
@@ -526,16 +527,28 @@ func (a *RecordAccumulator) poke() {
 	}
 }
 
+// assist is Wake, or better.
+func (a *RecordAccumulator) assist() {
+	if a.cfg.Assist != nil {
+		a.cfg.Assist()
+	} else {
+		a.cfg.Wake()
+	}
+}
+
 // hurry makes d's batches sendable without linger: somebody waits for one of them.
 func (a *RecordAccumulator) hurry(d *deque) {
 	d.mu.Lock()
 	a.signal(d)
 	d.mu.Unlock()
+	a.look.Store(true)
 	if sh := d.share.Load(); sh == nil || sh.wakeClosed.Load() != never {
-		a.poke()
+		if a.sleep.Swap(0) != 0 {
+			a.assist()
+		}
 		return
 	}
-	a.look.Store(true) // the node can take it meanwhile, perhaps, and the sender is about to sleep
+	// It can take it meanwhile, perhaps, and the sender is about to sleep: it will look.
 }
 
 // release gives the batch's memory back. The sender's, when the batch is Done and no writer is at it.

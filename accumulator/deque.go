@@ -59,6 +59,9 @@ type deque struct {
 	lastSize  int // of the last batch closed: its successor's first slab follows it
 	untold    untold
 
+	// queued is len(), for who has not the lock.
+	queued atomic.Int32
+
 	// openCounted: the open batch has filled slabs. Written under mu, peeked at by the sender without.
 	openCounted atomic.Bool
 
@@ -74,6 +77,18 @@ type deque struct {
 	// leader epoch that it was sent under.
 	aheadUntil time.Time
 	aheadEpoch int32
+}
+
+// queued is how many batches wait for a partition. Any goroutine, with or without locks.
+func (t *Topic) queued(partition int32) int {
+	ds := t.deques.Load()
+	if ds == nil || int(partition) >= len(*ds) {
+		return 0
+	}
+	if d := (*ds)[partition].Load(); d != nil {
+		return int(d.queued.Load())
+	}
+	return 0
 }
 
 func (d *deque) len() int { return len(d.q) - d.head }
@@ -99,6 +114,7 @@ func (d *deque) pushBack(b *ProducerBatch) {
 		d.q, d.head = d.q[:n], 0
 	}
 	d.q = append(d.q, b)
+	d.queued.Store(int32(d.len()))
 	d.untold.push(b)
 }
 
@@ -109,6 +125,7 @@ func (d *deque) popFront() *ProducerBatch {
 	if d.head == len(d.q) {
 		d.q, d.head = d.q[:0], 0
 	}
+	d.queued.Store(int32(d.len()))
 	return b
 }
 
@@ -121,11 +138,12 @@ func (d *deque) insert(b *ProducerBatch) {
 	if k == d.head && d.head > 0 {
 		d.head--
 		d.q[d.head] = b
-		return
+	} else {
+		d.q = append(d.q, nil)
+		copy(d.q[k+1:], d.q[k:])
+		d.q[k] = b
 	}
-	d.q = append(d.q, nil)
-	copy(d.q[k+1:], d.q[k:])
-	d.q[k] = b
+	d.queued.Store(int32(d.len()))
 }
 
 // remove takes b out, wherever it stands.
@@ -139,6 +157,7 @@ func (d *deque) remove(b *ProducerBatch) bool {
 			copy(d.q[k:], d.q[k+1:])
 			d.q[len(d.q)-1] = nil
 			d.q = d.q[:len(d.q)-1]
+			d.queued.Store(int32(d.len()))
 			return true
 		}
 	}
@@ -187,9 +206,10 @@ func (a *RecordAccumulator) Topic(name string) *Topic {
 	defer ts.mu.Unlock()
 	t := ts.latest[name]
 	if t == nil {
-		t = &Topic{Name: name, sticky: partitioner.NewSticky(partitioner.StickyConfig{
-			Threshold: a.cfg.StickyThreshold, Adaptive: a.cfg.Adaptive, Rand: a.cfg.Rand,
-		})}
+		t = &Topic{Name: name}
+		t.sticky = partitioner.NewSticky(partitioner.StickyConfig{
+			Threshold: a.cfg.StickyThreshold, Adaptive: a.cfg.Adaptive, Rand: a.cfg.Rand, Queued: t.queued,
+		})
 		if ts.latest == nil {
 			ts.latest = map[string]*Topic{}
 		}

@@ -14,6 +14,10 @@ type StickyConfig struct {
 	Threshold int
 	// Adaptive makes SetLoad count (partitioner.adaptive.partitioning.enable).
 	Adaptive bool
+	// Queued is how much waits for a partition; nil: unknown. An adaptive Sticky passes over partitions for which something waits as long as
+	// there are others: what is sent to a broker at once, a batch of each partition at most, is then more. It is called from many goroutines at
+	// once.
+	Queued func(partition int32) int
 	// Rand returns a number in [0, n). It is called from many goroutines at once. Nil means rand.IntN.
 	Rand func(n int) int
 }
@@ -131,7 +135,7 @@ func (s *Sticky) next(p Partitions, avoid int32) int32 {
 		}
 	}
 	if load != nil {
-		i := load.choose(s.cfg.Rand)
+		i := s.orEmpty(load.partitions, load.choose(s.cfg.Rand))
 		if load.partitions[i] == avoid {
 			i = (i + 1) % len(load.partitions)
 		}
@@ -141,7 +145,7 @@ func (s *Sticky) next(p Partitions, avoid int32) int32 {
 		}
 	}
 	if n := len(candidates); n > 0 {
-		i := s.cfg.Rand(n)
+		i := s.orEmpty(candidates, s.cfg.Rand(n))
 		if candidates[i] == avoid {
 			i = (i + 1) % n
 		}
@@ -154,6 +158,22 @@ func (s *Sticky) next(p Partitions, avoid int32) int32 {
 	i := int32(s.cfg.Rand(int(n)))
 	if i == avoid {
 		i = (i + 1) % n
+	}
+	return i
+}
+
+// emptyWithin is how many partitions are looked at for one where nothing waits.
+const emptyWithin = 16
+
+// orEmpty is i or, if something waits for that partition already, the next one of the partitions for which nothing does.
+func (s *Sticky) orEmpty(partitions []int32, i int) int {
+	if s.cfg.Queued == nil || !s.cfg.Adaptive {
+		return i
+	}
+	for k := range min(len(partitions), emptyWithin) {
+		if j := (i + k) % len(partitions); s.cfg.Queued(partitions[j]) == 0 {
+			return j
+		}
 	}
 	return i
 }

@@ -360,3 +360,25 @@ func TestAllocationCeilings(t *testing.T) {
 	s = NewSticky(StickyConfig{Threshold: 1, Rand: rand.IntN})
 	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { s.Advance(s.Peek(p), 1, false, p) }), 1.0, "one Choice per move")
 }
+
+// An adaptive Sticky goes where nothing waits, as long as there is such a partition; otherwise, and without being adaptive, where the draw says.
+func TestStickyPrefersEmpty(t *testing.T) {
+	queued := []int{1, 0, 3, 0}
+	for _, adaptive := range []bool{true, false} {
+		s := NewSticky(StickyConfig{Threshold: 1, Adaptive: adaptive, Rand: func(int) int { return 2 }, Queued: func(p int32) int { return queued[p] }})
+		partitions := topic{n: 4, available: []int32{0, 1, 2, 3}}
+		if !adaptive {
+			assert.EqualValues(t, 2, s.Peek(partitions).Partition)
+			continue
+		}
+		assert.EqualValues(t, 3, s.Peek(partitions).Partition, "behind the one that was drawn")
+		queued[3] = 1
+		c := s.Peek(partitions)
+		s.Advance(c, 2, false, partitions)
+		assert.EqualValues(t, 1, s.Peek(partitions).Partition)
+		queued[1] = 1
+		c = s.Peek(partitions)
+		s.Advance(c, 2, false, partitions)
+		assert.EqualValues(t, 2, s.Peek(partitions).Partition, "none is empty")
+	}
+}

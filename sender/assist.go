@@ -1,6 +1,7 @@
 package sender
 
 import (
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -11,6 +12,7 @@ type turn struct {
 	s      *Sender
 	mu     sync.Mutex
 	wanted atomic.Bool
+	broken []byte // the stack of an iteration that did not end, on another goroutine
 }
 
 // Lock waits for an assistant to be through.
@@ -48,21 +50,36 @@ func (s *Sender) Assist() {
 		if !s.turn.take() {
 			return
 		}
-		more := s.assist()
-		s.turn.mu.Unlock()
-		if !more && !s.turn.wanted.Load() {
+		if !s.assist() && !s.turn.wanted.Load() {
 			return
 		}
 	}
 	s.client.Wakeup()
 }
 
-// assist is an iteration; true: one more is needed.
+// assist is an iteration, with the turn, which it gives back; true: one more is needed.
 func (s *Sender) assist() (more bool) {
-	if s.closed || s.closing.Load() || s.force.Load() || !s.acc.LittleToDo(s.md.Snapshot()) {
+	returned := false
+	defer func() {
+		if !returned {
+			// Whoever called it may recover from a panic, and nothing would be sent any more. It is the producer's: Run goes on with it.
+			s.turn.broken = debug.Stack()
+			s.client.Wakeup()
+		}
+		s.assisting = false
+		s.turn.mu.Unlock()
+	}()
+	more = s.iterate()
+	returned = true
+	return more
+}
+
+func (s *Sender) iterate() (more bool) {
+	if s.closed || s.turn.broken != nil || s.closing.Load() || s.force.Load() || !s.acc.LittleToDo(s.md.Snapshot()) {
 		s.client.Wakeup()
 		return false
 	}
+	s.assisting = true
 	s.turn.wanted.Store(false) // before looking: what is wanted from now on takes another look
 	s.acc.Awake()
 	now := s.client.Look(s.now)

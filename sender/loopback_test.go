@@ -18,6 +18,9 @@ import (
 // loopback is a sender with all that is above and below it, in one goroutine and on a clock of its own, with a client in place of the network
 // that acknowledges each request in the next Poll and allocates nothing: for benchmarks and allocation ceilings.
 type loopback struct {
+	looks, wakes int
+	onLook       func() // in Look
+
 	*sender.Sender
 	acc   *accumulator.RecordAccumulator
 	disp  *sender.Dispatcher
@@ -118,9 +121,15 @@ func (l *loopback) Throttle(int32, time.Duration, time.Time)    {}
 func (l *loopback) Disconnect(_ int32, why error, _ time.Time)  { panic(why) }
 func (l *loopback) LastError(int32) error                       { return nil }
 func (l *loopback) SleepOn(time.Time, time.Duration)            {}
-func (l *loopback) Look(now time.Time) time.Time                { return now }
-func (l *loopback) Wakeup()                                     {}
-func (l *loopback) Close()                                      {}
+func (l *loopback) Look(now time.Time) time.Time {
+	l.looks++
+	if l.onLook != nil {
+		l.onLook()
+	}
+	return l.Poll(now, 0)
+}
+func (l *loopback) Wakeup() { l.wakes++ }
+func (l *loopback) Close()  {}
 
 func (l *loopback) SendMessage(_ int32, _ protocol.Message, _, _ int16, h func(*netclient.Response), _ time.Time) error {
 	l.id = h

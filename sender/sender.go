@@ -80,11 +80,13 @@ type Sender struct {
 	txn    *txn.Manager     // nil: not idempotent
 	gate   accumulator.Gate // txn, or nil
 
-	turn    turn
-	closing atomic.Bool // drain, then end
-	force   atomic.Bool // fail what is left, then end
-	done    chan struct{}
-	fatal   atomic.Pointer[error]
+	turn turn
+	// assisting: whoever has the turn is not Run. With the turn.
+	assisting bool
+	closing   atomic.Bool // drain, then end
+	force     atomic.Bool // fail what is left, then end
+	done      chan struct{}
+	fatal     atomic.Pointer[error]
 
 	// Owned by the goroutine.
 	now       time.Time
@@ -193,6 +195,9 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	}
 	slept := now
 	now = s.client.Poll(now, timeout)
+	if s.turn.broken != nil {
+		panic(fmt.Sprintf("the sender's work ended in a panic on another goroutine:\n%s", s.turn.broken))
+	}
 	s.acc.Awake()
 	s.cfg.Metrics.SelectTotal.Add(1)
 	s.cfg.Metrics.IOWaitTime.ObserveDuration(now.Sub(slept))
@@ -213,6 +218,10 @@ func (s *Sender) work(now time.Time) time.Duration {
 		}
 	}
 
+	if s.assisting && (s.force.Load() || s.closing.Load()) {
+		s.client.Wakeup() // only Run ends the sender
+		return maxSleep
+	}
 	if s.force.Load() {
 		s.abortAll(now)
 		s.closed = true
