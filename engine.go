@@ -107,6 +107,7 @@ func newEngine(cfg Config, more error) (*engine, error) {
 		Sealers:             sealers(set.Config),
 		Pool:                e.pool,
 		StickyThreshold:     set.PartitionerStickyBytes,
+		Stripes:             min(runtime.GOMAXPROCS(0), maxStripes),
 		Adaptive:            !set.DisableAdaptivePartitioning,
 		AvailabilityTimeout: set.PartitionerAvailabilityTimeout,
 		Rand:                rand.IntN,
@@ -469,6 +470,9 @@ func (e *engine) metrics() Metrics {
 	e.set.WaitingThreads.Set(int64(e.pool.Waiting()))
 	return snapshot(e.set, time.Now())
 }
+
+// maxStripes bounds the partitions that records without a key go to at a time.
+const maxStripes = 4
 
 // compressorMemory bounds what the compressors of one producer hold.
 const compressorMemory = 48 << 20

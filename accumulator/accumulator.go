@@ -38,6 +38,7 @@ type Config struct {
 	Pool *bufferpool.BufferPool
 
 	StickyThreshold int  // bytes after which unkeyed records move on to another partition
+	Stripes         int  // how many partitions unkeyed records may go to at a time, where goroutines would wait for each other; 0: one
 	Adaptive        bool // weigh partitions by their queues (partitioner.adaptive.partitioning.enable)
 	// AvailabilityTimeout excludes partitions of nodes that could take nothing for so long from the
 	// choice of unkeyed records; 0: never (partitioner.availability.timeout.ms).
@@ -118,6 +119,7 @@ func New(cfg Config) *RecordAccumulator {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.BatchSize = max(cfg.BatchSize, 1)
+	cfg.Stripes = max(cfg.Stripes, 1)
 	if cfg.StickyThreshold <= 0 {
 		cfg.StickyThreshold = cfg.BatchSize
 	}
@@ -219,7 +221,7 @@ func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, c
 	}
 	b.appendRecord(body, size, timestamp, r.Key, r.Value, r.Headers, cb)
 	if choice != nil {
-		t.sticky.Advance(choice, size, b.limit <= a.cfg.StickyThreshold, md)
+		choice.Sticky().Advance(choice, size, b.limit <= a.cfg.StickyThreshold, md)
 	}
 	return h, now, true
 }
@@ -256,20 +258,12 @@ func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, 
 
 // choose finds r's partition and locks its deque.
 func (a *RecordAccumulator) choose(t *Topic, md *metadata.Topic, r *Record) (*deque, *partitioner.Choice) {
-	for {
-		partition := r.Partition
-		var choice *partitioner.Choice
-		if partition < 0 {
-			choice = t.sticky.Peek(md)
-			partition = choice.Partition
-		}
-		d := a.deque(t, partition, md.Count())
-		d.mu.Lock()
-		if choice == nil || !t.sticky.Changed(choice) {
-			return d, choice
-		}
-		d.mu.Unlock()
+	if r.Partition < 0 {
+		return t.sticky.choose(a, t, md)
 	}
+	d := a.deque(t, r.Partition, md.Count())
+	d.mu.Lock()
+	return d, nil
 }
 
 // tryAppend does everything that needs the deque's lock, which is held.
@@ -309,8 +303,8 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 	if b == nil {
 		if choice != nil {
 			// No half-full batch stays behind, so this is the moment to move on (KIP-794).
-			t.sticky.Advance(choice, 0, false, md)
-			if t.sticky.Changed(choice) {
+			choice.Sticky().Advance(choice, 0, false, md)
+			if choice.Sticky().Changed(choice) {
 				return switched
 			}
 		}
@@ -372,7 +366,7 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 		a.closeTail(d, b, at)
 	}
 	if choice != nil {
-		t.sticky.Advance(choice, size, !full && b.limit <= a.cfg.StickyThreshold, md)
+		choice.Sticky().Advance(choice, size, !full && b.limit <= a.cfg.StickyThreshold, md)
 	}
 	return appended
 }

@@ -51,7 +51,7 @@ func (a *RecordAccumulator) admitShare(ctx context.Context, t *Topic, md *metada
 	movable := choice != nil && a.cfg.Adaptive
 	if movable && at.switches < maxSwitches && a.roomElsewhere(t, md, at.mayWait) {
 		at.switches++
-		t.sticky.SwitchFrom(choice, md)
+		choice.Sticky().SwitchFrom(choice, md)
 		return nil
 	}
 	if !at.mayWait {

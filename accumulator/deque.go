@@ -16,7 +16,7 @@ import (
 // sticky partitioner, and how well it compresses. It lives as long as the accumulator.
 type Topic struct {
 	Name   string
-	sticky *partitioner.Sticky
+	sticky stripes
 	ratio  ratio
 	fits   fits
 	// deques, by partition, are nil where nothing was appended yet. The slice is replaced, under topics.mu,
@@ -207,7 +207,7 @@ func (a *RecordAccumulator) Topic(name string) *Topic {
 	t := ts.latest[name]
 	if t == nil {
 		t = &Topic{Name: name}
-		t.sticky = partitioner.NewSticky(partitioner.StickyConfig{
+		t.sticky.init(a.cfg.Stripes, partitioner.StickyConfig{
 			Threshold: a.cfg.StickyThreshold, Adaptive: a.cfg.Adaptive, Rand: a.cfg.Rand, Queued: t.queued,
 		})
 		if ts.latest == nil {

@@ -156,9 +156,16 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 		}
 	}
 	res.UnknownLeader = s.unknown
-	if a.cfg.Adaptive && (moved || now.Sub(s.loadedAt) >= loadEvery || now.Before(s.loadedAt)) {
+	if moved || now.Sub(s.loadedAt) >= loadEvery || now.Before(s.loadedAt) {
 		s.loadedAt = now
-		a.refreshLoad()
+		if a.cfg.Adaptive {
+			a.refreshLoad()
+		}
+		if a.cfg.Stripes > 1 {
+			for _, t := range a.allTopics() {
+				t.sticky.review()
+			}
+		}
 	}
 	if moved {
 		a.leaveLeaderless()
@@ -400,9 +407,15 @@ func (a *RecordAccumulator) refreshLoad() {
 			continue
 		}
 		// Also nil is told: a load from before the topic grew would keep its new partitions out for ever.
-		t.sticky.SetLoad(a.load(md, md.Available(), *ds))
-		if local := md.Local(); len(local) > 0 {
-			t.sticky.SetLocalLoad(a.load(md, local, *ds))
+		load, local := a.load(md, md.Available(), *ds), md.Local()
+		for _, s := range t.sticky.all {
+			s.SetLoad(load)
+		}
+		if len(local) > 0 {
+			load = a.load(md, local, *ds)
+			for _, s := range t.sticky.all {
+				s.SetLocalLoad(load)
+			}
 		}
 	}
 }
@@ -415,7 +428,9 @@ func (a *RecordAccumulator) leaveLeaderless() {
 	}
 	for _, t := range a.allTopics() {
 		if md := a.s.snapshot.Topic(t.Name); md != nil {
-			t.sticky.Recheck(md)
+			for _, s := range t.sticky.all {
+				s.Recheck(md)
+			}
 		}
 	}
 }

@@ -28,10 +28,15 @@ type Choice struct {
 	// Partition never changes.
 	Partition int32
 
+	of *Sticky
+
 	// Bytes appended since the choice was made. Guarded by the lock of Partition's deque, so it is
 	// a plain int: Java pays for an atomic addition per record.
 	bytes int
 }
+
+// Sticky is whose choice it is.
+func (c *Choice) Sticky() *Sticky { return c.of }
 
 // Sticky chooses the partition of records that have neither partition nor key, and stays with it until
 // enough bytes went there (KIP-794). Batches fill one after the other instead of all at once, which at low rates
@@ -73,6 +78,9 @@ func (s *Sticky) Peek(p Partitions) *Choice {
 	return s.current.Load()
 }
 
+// Current is the present choice, or nil.
+func (s *Sticky) Current() *Choice { return s.current.Load() }
+
 // Changed reports whether somebody moved on from c.
 func (s *Sticky) Changed(c *Choice) bool { return s.current.Load() != c }
 
@@ -85,7 +93,7 @@ func (s *Sticky) Advance(c *Choice, bytes int, batchOpen bool, p Partitions) {
 	if c.bytes < s.cfg.Threshold || batchOpen && c.bytes/2 < s.cfg.Threshold {
 		return
 	}
-	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, Any)})
+	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, Any), of: s})
 }
 
 // SwitchFrom moves on from c at once, to another partition if there is one to choose. It does nothing when somebody
@@ -98,7 +106,7 @@ func (s *Sticky) SwitchFrom(c *Choice, p Partitions) {
 	if c != nil {
 		avoid = c.Partition
 	}
-	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, avoid)})
+	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, avoid), of: s})
 }
 
 // Recheck moves on at once when the current partition has lost its leader and others have one. To be called when the
