@@ -233,6 +233,9 @@ func (b *ProducerBatch) HoldUpNobody() { b.ahead = false }
 // NotSent takes back that the batch was about to be sent: it was drained only to be failed. The sender's.
 func (b *ProducerBatch) NotSent() { b.attempts-- }
 
+// PartitionState is a place for what the Gate keeps of the batch's partition; nil at first. The sender's.
+func (b *ProducerBatch) PartitionState() *any { return &b.d.gateState }
+
 // Forget ends a request's reference to the batch, which may be another batch from now on.
 func (b *ProducerBatch) Forget() { b.unref() }
 
