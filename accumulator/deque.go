@@ -70,7 +70,7 @@ type deque struct {
 	prev, next *deque
 	node       *node // of the leader as of the last classify; nil: none
 	muted      bool
-	gateState  any // see ProducerBatch.PartitionState
+	gateState  any       // see ProducerBatch.PartitionState
 	retryGen   uint32    // of its entry in the retry heap; older entries are dead
 	lingerEnds time.Time // while in a linger list
 	drained    uint64    // the drain that took a batch last
