@@ -3,7 +3,7 @@ package producer
 import "time"
 
 // Trace holds functions that are told what the producer did; each may be nil. They are called on the
-// producer's own goroutines (most of them on the sender, which all records depend on), so they must be
+// producer's own goroutines (most of them on the one that is the sender at the time, which all records depend on), so they must be
 // quick, must not wait, and must not call the producer. They may be called at the same time as each other.
 //
 // Arguments are plain values. Slices and strings may be kept; errors may be nil.

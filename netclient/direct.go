@@ -6,9 +6,9 @@ import (
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
-// maxDirect is the largest frame that the owner of the selector writes itself while the writer is idle. To hand a small frame to the writer costs
-// more than to write it, mostly for waking a processor: a synchronous send takes a tenth less. What is larger, and what comes while the
-// writer is busy, is the writer's: the owner has better things to do then.
+// maxDirect is the largest frame that the owner of the selector writes itself while the writer is idle. To hand a small frame over means to wake the
+// writer, and by that perhaps a processor: 2 % of a synchronous send where the sender's goroutine is the owner, and one of the two goroutines to be woken where
+// an assistant is. What is larger, and what comes while the writer is busy, is the writer's: the owner has better things to do then.
 const maxDirect = 8 << 10
 
 // A directWriter writes small frames to a plain socket if that takes no waiting.

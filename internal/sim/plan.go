@@ -41,6 +41,7 @@ type Plan struct {
 	Text     bool // values compress well
 
 	SkipClusterCheck bool // connections do not ask for the cluster
+	Assists          bool // callers and readers run iterations for a sender that sleeps
 
 	Trace io.Writer // told of all that happens, if not nil
 }
@@ -103,6 +104,7 @@ func Draw(seed uint64, o Options) Plan {
 	p.Trace = o.Trace
 	p.MaxLatency = p.MinLatency * time.Duration(pick(d, 1, 2, 10))
 	p.SkipClusterCheck = d.chance(0.2)
+	p.Assists = stream(seed, 8).chance(0.5)
 	p.drawConfig(d)
 	p.drawSizes(d)
 	p.drawLevels(d)
@@ -393,8 +395,8 @@ func (p Plan) String() string {
 		p.Nodes, p.Spares, c.Cluster.Generation.Name, c.Cluster.Replicas, c.Cluster.Model, p.Topics, p.Partitions, p.Faults)
 	fmt.Fprintf(&s, "\nidempotent %v acks %d/%v in flight %d linger %v batch %d buffer %d request timeout %v delivery timeout %v codec %v",
 		p.idempotent(), c.Acks, c.AcksNone, c.MaxInFlight, c.Linger, c.BatchSize, c.BufferMemory, c.RequestTimeout, c.DeliveryTimeout, c.Codec)
-	fmt.Fprintf(&s, "\n%.0f records/s of %d to %d bytes in bursts of %d, latency %v to %v, %d bytes/s\nfaults:",
-		p.Rate, p.MinValue, p.MaxValue, p.Burst, p.MinLatency, p.MaxLatency, p.Bandwidth)
+	fmt.Fprintf(&s, "\n%.0f records/s of %d to %d bytes in bursts of %d, latency %v to %v, %d bytes/s, assistants %v\nfaults:",
+		p.Rate, p.MinValue, p.MaxValue, p.Burst, p.MinLatency, p.MaxLatency, p.Bandwidth, p.Assists)
 	for _, k := range p.On() {
 		s.WriteString(" " + k.String())
 		if p.Levels[k] == Often {

@@ -86,11 +86,16 @@ func (r *run) build() {
 	}
 	cfg.Cluster.Fault = func(q *testbroker.Request) testbroker.Verdict { return r.c.request(q) }
 	cfg.Cluster.FaultOpen = func(node int32, conn testbroker.ConnID) testbroker.ConnVerdict { return r.c.opened(node, conn) }
+	if p.Assists {
+		coin := stream(p.Seed, 9)
+		cfg.Assists = func() bool { return coin.chance(0.8) }
+	}
 	w, err := New(cfg)
 	if err != nil {
 		panic(err)
 	}
 	r.w = w
+	w.Assisted = r.check
 	b := newBook(w, p)
 	r.tap = newTap(b)
 	r.c = newChaos(w, p, b, r.tap)

@@ -28,6 +28,10 @@ type Selector struct {
 	// AskCluster has every new connection ask its broker which cluster it belongs to, as the TCP selector does by default.
 	AskCluster bool
 
+	// Assist, where it is set and says so, stands in for an assistant of the owner that sleeps in Poll: a reader with an answer, or a caller who has appended
+	// something (Appended). Poll then goes on sleeping, unless Wakeup was called meanwhile.
+	Assist func() bool
+
 	c      []*testbroker.Cluster // the client's own first
 	places map[place]target      // what stands at which address
 	start  time.Time
@@ -43,7 +47,10 @@ type Selector struct {
 	dials  int
 	woken  bool
 	shut   bool
-	dead   error // what is wrong with the use of the selector, if anything: the first such thing
+
+	appended  bool // a caller has something for a sleeping owner
+	assisting bool
+	dead      error // what is wrong with the use of the selector, if anything: the first such thing
 }
 
 // Network says what goes wrong on connections. Each func may be nil.
@@ -308,8 +315,14 @@ func (s *Selector) Poll(now time.Time, timeout time.Duration) (time.Time, []netc
 		if at, ok := s.queue.next(); ok && at <= s.now {
 			continue
 		}
-		if len(s.events) > 0 || s.woken {
+		if s.woken {
 			break
+		}
+		if len(s.events) > 0 || s.appended {
+			if timeout == 0 || !s.assisted() || s.woken {
+				break
+			}
+			continue
 		}
 		next, ok := s.next()
 		if bounded && (!ok || next >= until) {
@@ -321,10 +334,29 @@ func (s *Selector) Poll(now time.Time, timeout time.Duration) (time.Time, []netc
 		}
 		s.now = max(s.now, next)
 	}
-	s.woken = false
+	s.woken, s.appended = false, false
 	events := s.events
 	s.events, s.spare = s.spare[:0], events
 	return s.Now(), events
+}
+
+// assisted lets somebody else see to what has come.
+func (s *Selector) assisted() bool {
+	if s.Assist == nil || s.assisting {
+		return false
+	}
+	s.assisting = true
+	defer func() { s.assisting = false }()
+	return s.Assist()
+}
+
+// Appended is told by a caller who has something for the owner, and would assist it if it sleeps. False: it is at work, or has an assistant.
+func (s *Selector) Appended() bool {
+	if s.assisting {
+		return false
+	}
+	s.appended = true
+	return true
 }
 
 // next is when something happens.

@@ -4,9 +4,13 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/kafka-reservoir/producer/accumulator"
+	"github.com/kafka-reservoir/producer/internal/testbroker"
 )
 
 // seeds is how many worlds a test run plays: SIM_SEEDS if it is set.
@@ -64,4 +68,38 @@ func TestWorldsThatFailed(t *testing.T) {
 	for _, seed := range []uint64{1018112, 1025912, 1026855, 1027047, 1029451, 2201433, 6000708, 6007708, 6011225, 7004904, 7015425, 7017198} {
 		assert.Empty(t, Run(Draw(seed, Options{Without: later})).Violations, "seed %d", seed)
 	}
+}
+
+// Assistants take part in the worlds that have them: what comes for a sender that sleeps is then seen to without waking it.
+func TestAssistants(t *testing.T) {
+	steps := map[bool]int{}
+	for _, assists := range []bool{false, true} {
+		cfg := Config{Linger: -1, Seed: 1}
+		assisted := 0
+		if assists {
+			cfg.Assists = func() bool { return true }
+		}
+		w, err := New(cfg)
+		require.NoError(t, err)
+		w.Assisted = func() { assisted++ }
+		require.NoError(t, w.Cluster.CreateTopic(testbroker.Topic{Name: "t", Partitions: 1}))
+		require.NotNil(t, w.Topic("t"))
+		told := 0
+		for i := range 100 {
+			w.Selector.In(time.Duration(i)*10*time.Millisecond, func() {
+				assert.NoError(t, w.Append("t", 0, nil, []byte("v"), func(_ accumulator.Result, err error) {
+					assert.NoError(t, err)
+					told++
+				}))
+			})
+		}
+		w.Run(5*time.Second, func() bool { steps[assists]++; return told == 100 })
+		require.Equal(t, 100, told)
+		if assists {
+			assert.Greater(t, assisted, 150, "for most records a caller, and a reader")
+		} else {
+			assert.Zero(t, assisted)
+		}
+	}
+	assert.Less(t, 5*steps[true], steps[false])
 }

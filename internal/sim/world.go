@@ -55,6 +55,10 @@ type Config struct {
 	Callbacks func() time.Duration
 
 	Retry func(topic string, partition int32, records, attempts int, backoff time.Duration, err error)
+
+	// Assists says, of each thing that comes for a sender that sleeps, whether whoever brings it runs an iteration in the sender's place. Nil: nobody
+	// ever does.
+	Assists func() bool
 }
 
 func (c Config) withDefaults() Config {
@@ -116,6 +120,9 @@ type World struct {
 	// Settled is told of every batch that is settled, in the order of the records of its partition. May be nil.
 	Settled func(tp protocol.TopicPartition, records int32)
 
+	// Assisted is called after each iteration, or several, of somebody who assists. May be nil.
+	Assisted func()
+
 	// SettledAt is, during a callback, when its record was settled, since the start.
 	SettledAt time.Duration
 
@@ -175,6 +182,7 @@ func New(cfg Config) (*World, error) {
 		Now:    w.Selector.Now,
 		Logger: cfg.Logger,
 		Wake:   wake,
+		Assist: w.appended,
 		Done:   w.done,
 	})
 	w.Metadata = metadata.New(metadata.Config{
@@ -195,7 +203,32 @@ func New(cfg Config) (*World, error) {
 		Linger: cfg.Linger, BufferMemory: cfg.BufferMemory, Codec: cfg.Codec, Metrics: w.Metrics, Retry: cfg.Retry,
 		Logger: cfg.Logger,
 	}, w.Acc, w.Client, w.Metadata, callbacks)
+	if cfg.Assists != nil {
+		w.Selector.Assist = w.assist
+	}
 	return w, nil
+}
+
+// assist has somebody else than the sender's goroutine run an iteration, while that sleeps.
+func (w *World) assist() bool {
+	if !w.Config.Assists() {
+		return false
+	}
+	turn := w.Sender.Turn()
+	turn.Unlock()
+	w.Sender.Assist()
+	turn.Lock()
+	if w.Assisted != nil {
+		w.Assisted()
+	}
+	return true
+}
+
+// appended is what an append calls that would assist, or wake, the sender.
+func (w *World) appended() {
+	if !w.Selector.Appended() {
+		w.Sender.Assist() // the turn is taken: it leaves word
+	}
 }
 
 // done takes a batch that is settled.
