@@ -201,14 +201,14 @@ type Config struct {
 	PartitionerRackAware bool
 
 	// RetryBackoff is the wait before a batch or a metadata request is sent again; it doubles with every failure, give or
-	// take 20 % (retry.backoff.ms). Beyond 200ms it grows to no more than a tenth of the time since the first failure, which
+	// take 20 % (retry.backoff.ms). Beyond 150 (a batch) or 200ms (metadata) it grows to no more than a tenth of the time since the first failure, which
 	// Java does not do: what is well again after two seconds is not waited for a third one. Zero means 100ms.
 	RetryBackoff time.Duration
 	// RetryBackoffMax bounds that wait (retry.backoff.max.ms). Zero means 1s. Where RetryBackoff is more, the wait is
 	// always RetryBackoffMax.
 	RetryBackoffMax time.Duration
 	// ReconnectBackoff is the wait before a broker is connected again; it doubles with every failure, give or take
-	// 20 % (reconnect.backoff.ms). For a broker that takes connections and breaks them off it grows more slowly beyond 220ms, as
+	// 20 % (reconnect.backoff.ms). For a broker that takes connections and breaks them off it grows more slowly beyond 240ms, as
 	// RetryBackoff does. Zero means 50ms.
 	ReconnectBackoff time.Duration
 	// ReconnectBackoffMax bounds that wait (reconnect.backoff.max.ms). Zero means 1s, or ReconnectBackoff where that

@@ -189,9 +189,9 @@ func (a *RecordAccumulator) take(d *deque, n *node, room int, only bool, now tim
 	return b, taken
 }
 
-// harmless bounds how far the back-off of a batch grows as long as it has not been tried for ten times as long: with its jitter and a round
-// trip or two it is within the quarter of a second in which a partition that is well again should be written to.
-const harmless = 180 * time.Millisecond
+// harmless bounds how far the back-off of a batch grows as long as it has not been tried for ten times as long: with its jitter, a linger and some round
+// trips it is well within the quarter of a second in which a partition that is well again should be written to. 180 ms were just so.
+const harmless = 150 * time.Millisecond
 
 // Reenqueue puts a batch back to be sent again, where its records belong, not before the back-off is
 // over. The sender's.

@@ -84,7 +84,7 @@ func TestBackoffGrows(t *testing.T) {
 	assert.GreaterOrEqual(t, r.a.backoff.Delay(1_000_000), 48*time.Minute)
 }
 
-// Recovery, delivery 4: where attempts fail at once the back-off grows to 180 ms, and from there to a tenth of the time since the first
+// Recovery, delivery 4: where attempts fail at once the back-off grows to 150 ms, and from there to a tenth of the time since the first
 // failure, so that the end of a short trouble is not slept through.
 func TestBackoffOfAYoungTrouble(t *testing.T) {
 	r := newRig(t, func(c *Config) {
@@ -97,7 +97,7 @@ func TestBackoffOfAYoungTrouble(t *testing.T) {
 	for last < time.Second {
 		r.requeue(b)
 		lasted, wait := r.peek().Sub(began), b.RetryAt().Sub(r.peek())
-		require.LessOrEqual(t, wait, max(180*ms, lasted/10))
+		require.LessOrEqual(t, wait, max(150*ms, lasted/10))
 		require.GreaterOrEqual(t, wait, last, "it never becomes less")
 		last = wait
 		r.clock.advance(wait)

@@ -179,11 +179,11 @@ func TestReconnectBackoffOfBrokenSetups(t *testing.T) {
 		r.sel.gone(0, 1, &ConnectError{Step: StepAPIVersions, Err: errReset})
 		r.poll(0)
 		pause = r.find(1).retryAt.Sub(r.now)
-		require.LessOrEqual(t, pause, max(220*ms, r.now.Sub(began)/10))
+		require.LessOrEqual(t, pause, max(240*ms, r.now.Sub(began)/10))
 		pauses = append(pauses, pause)
 		r.now = r.now.Add(pause)
 	}
-	assert.Equal(t, []time.Duration{50 * ms, 100 * ms, 200 * ms, 220 * ms, 220 * ms}, pauses[:5])
+	assert.Equal(t, []time.Duration{50 * ms, 100 * ms, 200 * ms, 240 * ms, 240 * ms}, pauses[:5])
 	assert.InDelta(t, 10*time.Second, r.now.Sub(began), float64(2*time.Second))
 }
 

@@ -236,7 +236,7 @@ func TestNextEpochDoesNotInheritTheBackoff(t *testing.T) {
 		require.Equal(t, []string{"a", "b"}, w.values("t", 0))
 		p := w.produces()
 		require.Len(t, p, 10)
-		for i, want := range []time.Duration{100, 180, 180, 180, 100, 180, 180, 180} {
+		for i, want := range []time.Duration{100, 150, 150, 150, 100, 150, 150, 150} {
 			want *= time.Millisecond
 			require.InDelta(t, want, p[i+2].At.Sub(p[i+1].At), float64(want/4), "%v: pause %d", code, i+1)
 		}
