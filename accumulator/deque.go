@@ -208,9 +208,9 @@ func (a *RecordAccumulator) Topic(name string) *Topic {
 	t := ts.latest[name]
 	if t == nil {
 		t = &Topic{Name: name}
-		t.sticky.init(a.cfg.Stripes, partitioner.StickyConfig{
+		t.sticky.init(partitioner.NewSticky(partitioner.StickyConfig{
 			Threshold: a.cfg.StickyThreshold, Adaptive: a.cfg.Adaptive, Rand: a.cfg.Rand, Queued: t.queued,
-		})
+		}))
 		if ts.latest == nil {
 			ts.latest = map[string]*Topic{}
 		}

@@ -163,7 +163,7 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 		}
 		if a.cfg.Stripes > 1 {
 			for _, t := range a.allTopics() {
-				t.sticky.review()
+				t.sticky.review(a.cfg.Stripes)
 			}
 		}
 	}

@@ -351,7 +351,7 @@ func TestFC053UnkeyedRecordsWaitUnlessAdaptive(t *testing.T) {
 		r.put(0, 20*kib)
 		r.put(1, 20*kib)
 		r.ready()
-		require.EqualValues(t, 1, r.a.Topic(orders).sticky.all[0].Peek(md).Partition)
+		require.EqualValues(t, 1, r.a.Topic(orders).sticky.first.Peek(md).Partition)
 		r.a.SetShare(1, 1, 1)
 		rec := Record{Partition: anyOf, Timestamp: -1, Value: make([]byte, 20*kib)}
 		_, err := r.try(orders, rec, nil, 0)

@@ -85,7 +85,7 @@ func TestStickyChoiceIsCheckedUnderTheLock(t *testing.T) {
 	d.mu.Lock()
 	went := make(chan int32)
 	go func() { went <- r.goes(1) }() // waits for the lock, unless it is late: then it sees the new choice at once
-	topic.sticky.all[0].SwitchFrom(topic.sticky.all[0].Peek(md), md)
+	topic.sticky.first.SwitchFrom(topic.sticky.first.Peek(md), md)
 	d.mu.Unlock()
 	assert.EqualValues(t, 2, <-went)
 	assert.EqualValues(t, 1, d.tail().Count())
@@ -145,7 +145,7 @@ func TestAdaptiveChoice(t *testing.T) {
 // draws counts which partitions the sticky partitioner draws.
 func (r *rig) draws(n int) []int {
 	md := r.snap.Topic(orders)
-	sticky := r.a.Topic(orders).sticky.all[0]
+	sticky := r.a.Topic(orders).sticky.first
 	counts := make([]int, md.Count())
 	for range n {
 		// As if to leave a partition that there is none of, so that no draw is put off to its neighbour.
@@ -301,14 +301,14 @@ func TestGrantSurvivesASwitch(t *testing.T) {
 	r := newRig(t, withBatch(16*kib), withLinger(time.Hour), inTurn())
 	md := r.lead(orders, 1, 1, 1)
 	topic := r.a.Topic(orders)
-	choice := topic.sticky.all[0].Peek(md)
+	choice := topic.sticky.first.Peek(md)
 	d := r.a.deque(topic, choice.Partition, 3)
 	granted, ok := r.pool.TryAllocate(nil, 16*kib, false)
 	require.True(t, ok)
 	at := attempt{granted: granted}
 	d.mu.Lock()
-	topic.sticky.all[0].Advance(choice, 1<<20, true, md) // half full: stays, but is due
-	choice = topic.sticky.all[0].Peek(md)
+	topic.sticky.first.Advance(choice, 1<<20, true, md) // half full: stays, but is due
+	choice = topic.sticky.first.Peek(md)
 	v := r.a.tryAppend(d, topic, md, choice, &Record{Timestamp: -1}, &at)
 	d.mu.Unlock()
 	require.Equal(t, appended, v)

@@ -12,25 +12,35 @@ import (
 // wait for each other at its partition: with two processors that cost three times the CPU a record. Then each processor has a stripe,
 // for as long as several are busy.
 type stripes struct {
-	all       []*partitioner.Sticky
-	spread    atomic.Bool  // each processor has its own
-	contended atomic.Int32 // how often somebody found a partition taken since the last look
-	given     atomic.Int32
-	tokens    sync.Pool // *int, an index of all: the pool keeps what a processor put back for that processor
+	first     *partitioner.Sticky
+	spread    atomic.Pointer[spread] // nil: all go by the first
+	contended atomic.Int32           // how often somebody found a partition taken since the last look
 
 	// The sender's.
+	all  []*partitioner.Sticky // the first, and the others once they were needed: most topics never do
 	seen []*partitioner.Choice // what was current at the last look
 }
 
-func (s *stripes) init(n int, cfg partitioner.StickyConfig) {
-	for range n {
-		s.all = append(s.all, partitioner.NewSticky(cfg))
+// spread gives each processor a stripe of its own.
+type spread struct {
+	stripes []*partitioner.Sticky
+	given   atomic.Int32
+	tokens  sync.Pool // *int, an index of stripes: the pool keeps what a processor put back for that processor
+}
+
+func (s *spread) mine() *partitioner.Sticky {
+	token, _ := s.tokens.Get().(*int)
+	if token == nil {
+		token = new(int)
+		*token = int(s.given.Add(1)) % len(s.stripes)
 	}
-	s.seen = make([]*partitioner.Choice, n)
-	s.tokens.New = func() any {
-		i := int(s.given.Add(1)) % n
-		return &i
-	}
+	s.tokens.Put(token)
+	return s.stripes[*token]
+}
+
+func (s *stripes) init(first *partitioner.Sticky) {
+	s.first = first
+	s.all = []*partitioner.Sticky{first}
 }
 
 // muchContended is how often goroutines get into each other's way between two looks where that is worth spreading them. One that is alone meets the sender, a
@@ -39,11 +49,9 @@ const muchContended = 4096
 
 // choose takes a sticky partition and locks its deque.
 func (s *stripes) choose(a *RecordAccumulator, t *Topic, md *metadata.Topic) (*deque, *partitioner.Choice) {
-	mine := s.all[0]
-	if s.spread.Load() {
-		token := s.tokens.Get().(*int)
-		mine = s.all[*token]
-		s.tokens.Put(token)
+	mine := s.first
+	if several := s.spread.Load(); several != nil {
+		mine = several.mine()
 	}
 	for {
 		choice := mine.Peek(md)
@@ -59,17 +67,26 @@ func (s *stripes) choose(a *RecordAccumulator, t *Topic, md *metadata.Topic) (*d
 	}
 }
 
-// review decides if each processor is to have a stripe: since somebody had to wait, or as long as several are busy. The sender's, now and then.
-func (s *stripes) review() {
+// review decides if each processor of n is to have a stripe: since somebody had to wait, or as long as several are busy. The sender's, now and then.
+func (s *stripes) review(n int) {
+	wanted := s.contended.Swap(0) > muchContended
+	if len(s.all) < n && wanted {
+		for len(s.all) < n {
+			s.all = append(s.all, s.first.Another())
+		}
+		s.seen = make([]*partitioner.Choice, n)
+	}
 	busy := 0
-	for i, sticky := range s.all {
-		if c := sticky.Current(); c != s.seen[i] {
+	for i := range s.seen {
+		if c := s.all[i].Current(); c != s.seen[i] {
 			s.seen[i] = c
 			busy++
 		}
 	}
-	was, wanted := s.spread.Load(), s.contended.Swap(0) > muchContended
-	if now := wanted || was && busy > 1; now != was {
-		s.spread.Store(now)
+	switch now := s.spread.Load(); {
+	case now == nil && wanted:
+		s.spread.Store(&spread{stripes: s.all})
+	case now != nil && !wanted && busy < 2:
+		s.spread.Store(nil)
 	}
 }

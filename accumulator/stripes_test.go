@@ -16,7 +16,7 @@ func TestStripes(t *testing.T) {
 	look := func() bool { // with r and s as they are
 		r.clock.advance(loadEvery)
 		r.ready()
-		return s.spread.Load()
+		return s.spread.Load() != nil
 	}
 	advance := func(i int) {
 		c := s.all[i].Peek(r.snap.Topic(orders))
