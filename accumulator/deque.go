@@ -208,9 +208,7 @@ func (a *RecordAccumulator) Topic(name string) *Topic {
 	t := ts.latest[name]
 	if t == nil {
 		t = &Topic{Name: name}
-		t.sticky.init(partitioner.NewSticky(partitioner.StickyConfig{
-			Threshold: a.cfg.StickyThreshold, Adaptive: a.cfg.Adaptive, Rand: a.cfg.Rand, Queued: t.queued,
-		}))
+		t.sticky.init(a.newSticky(t))
 		if ts.latest == nil {
 			ts.latest = map[string]*Topic{}
 		}
@@ -223,6 +221,12 @@ func (a *RecordAccumulator) Topic(name string) *Topic {
 		ts.byName.Store(&m)
 	}
 	return t
+}
+
+func (a *RecordAccumulator) newSticky(t *Topic) *partitioner.Sticky {
+	return partitioner.NewSticky(partitioner.StickyConfig{
+		Threshold: a.cfg.StickyThreshold, Adaptive: a.cfg.Adaptive, Rand: a.cfg.Rand, Queued: t.queued,
+	})
 }
 
 // InUse reports whether a topic has batches that are not Done. Any goroutine.

@@ -158,13 +158,13 @@ func (a *RecordAccumulator) Ready(snapshot *metadata.Snapshot, now time.Time) Re
 	res.UnknownLeader = s.unknown
 	if moved || now.Sub(s.loadedAt) >= loadEvery || now.Before(s.loadedAt) {
 		s.loadedAt = now
-		if a.cfg.Adaptive {
-			a.refreshLoad()
-		}
 		if a.cfg.Stripes > 1 {
 			for _, t := range a.allTopics() {
-				t.sticky.review(a.cfg.Stripes)
+				t.sticky.review(a, t)
 			}
+		}
+		if a.cfg.Adaptive {
+			a.refreshLoad() // of new stripes too
 		}
 	}
 	if moved {

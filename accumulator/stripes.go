@@ -67,14 +67,14 @@ func (s *stripes) choose(a *RecordAccumulator, t *Topic, md *metadata.Topic) (*d
 	}
 }
 
-// review decides if each processor of n is to have a stripe: since somebody had to wait, or as long as several are busy. The sender's, now and then.
-func (s *stripes) review(n int) {
+// review decides if each processor is to have a stripe: since somebody had to wait, or as long as several are busy. The sender's, now and then.
+func (s *stripes) review(a *RecordAccumulator, t *Topic) {
 	wanted := s.contended.Swap(0) > muchContended
-	if len(s.all) < n && wanted {
-		for len(s.all) < n {
-			s.all = append(s.all, s.first.Another())
+	if wanted && s.seen == nil {
+		for len(s.all) < a.cfg.Stripes {
+			s.all = append(s.all, a.newSticky(t))
 		}
-		s.seen = make([]*partitioner.Choice, n)
+		s.seen = make([]*partitioner.Choice, len(s.all))
 	}
 	busy := 0
 	for i := range s.seen {

@@ -67,14 +67,6 @@ func NewSticky(cfg StickyConfig) *Sticky {
 	return &Sticky{cfg: cfg}
 }
 
-// Another is one more with the configuration and the load of s, whose choices are its own.
-func (s *Sticky) Another() *Sticky {
-	another := &Sticky{cfg: s.cfg}
-	another.load.Store(s.load.Load())
-	another.localLoad.Store(s.localLoad.Load())
-	return another
-}
-
 // Peek returns the current choice. It makes one when there is none yet, or when the topic no longer has that
 // partition (deleted and created again with fewer).
 func (s *Sticky) Peek(p Partitions) *Choice {
