@@ -208,8 +208,8 @@ type Config struct {
 	// always RetryBackoffMax.
 	RetryBackoffMax time.Duration
 	// ReconnectBackoff is the wait before a broker is connected again; it doubles with every failure, give or take
-	// 20 % (reconnect.backoff.ms). For a broker that takes connections and breaks them off it grows more slowly beyond 240ms, as
-	// RetryBackoff does. Zero means 50ms.
+	// 20 % (reconnect.backoff.ms). For a broker that was there before it grows more slowly beyond 380ms (240ms if it takes connections
+	// and breaks them off), as RetryBackoff does. Zero means 50ms.
 	ReconnectBackoff time.Duration
 	// ReconnectBackoffMax bounds that wait (reconnect.backoff.max.ms). Zero means 1s, or ReconnectBackoff where that
 	// is set: the wait then does not grow.

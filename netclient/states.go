@@ -74,6 +74,7 @@ type nodeConn struct {
 	usedAt    time.Time     // last request or response
 	throttled time.Time     // before this no new request
 	lastErr   error         // why the last connection, or attempt, failed; nil once ready
+	lived     bool          // a connection to where it is was ready once
 	foreign   bool          // it said that it belongs to another cluster, and has not named ours since
 }
 
@@ -94,6 +95,7 @@ func (n *nodeConn) becomeReady(now time.Time, versions *apiVersions) {
 	n.failures, n.attempts = 0, 0
 	n.lastErr = nil
 	n.usedAt = now
+	n.lived = true
 }
 
 // becomeClosing notes why the connection ends. planned tells a decision of ours from a failure.
@@ -103,8 +105,9 @@ func (n *nodeConn) becomeClosing(why error, planned bool) {
 	n.why, n.planned = why, planned
 }
 
-// becomeIdle ends the connection. The next attempt has to wait, unless the end was planned or the node is elsewhere by now.
-func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Exponential) {
+// becomeIdle ends the connection. The next attempt has to wait, unless the end was planned or the node is elsewhere by now. lived tells whether
+// there was ever somebody at its address.
+func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, reconnect backoff.Exponential) {
 	n.state = nodeIdle
 	if !n.planned && sameAddress(n.addr, n.at) {
 		if n.versions == nil {
@@ -116,11 +119,13 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 		if n.failures == 0 {
 			n.failing = now
 		}
-		attempt, delay := max(n.failures, min(n.lost, maxLost)), time.Duration(0)
-		if answers(err) {
-			delay = reconnect.DelayIn(attempt, now.Sub(n.failing), harmless)
-		} else {
-			delay = reconnect.Delay(attempt)
+		attempt, trouble := max(n.failures, min(n.lost, maxLost)), now.Sub(n.failing)
+		delay := reconnect.Delay(attempt)
+		switch {
+		case answers(err):
+			delay = reconnect.DelayIn(attempt, trouble, harmlessHostile)
+		case lived:
+			delay = reconnect.DelayIn(attempt, trouble, harmlessAbsent)
 		}
 		n.retryAt = now.Add(delay)
 		n.failures++
@@ -128,10 +133,14 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, reconnect backoff.Expone
 	n.versions, n.why, n.planned, n.deaf, n.gone, n.oneWay = nil, nil, false, false, false, false
 }
 
-// harmless bounds how far the pause grows for a node that takes connections but breaks them off before they are up, as long as that has not
-// lasted for ten times as long: more than for batches, since three such brokers must not see more than 20 attempts in any second. With 220 ms the jitter
-// made it 21 in one run of many.
-const harmless = 240 * time.Millisecond
+// How far the pause grows as long as that has not lasted for ten times as long: for a node that takes connections but breaks them off before they are up,
+// and for one that is away. More than for batches, since three such brokers must not see more than 20 attempts in any second. With 220 ms
+// the jitter made it 21 in one run of many. A broker that is back is to be written to within half a second; one that never was where it is said to be has no
+// such claim, and is tried ever less often at once.
+const (
+	harmlessHostile = 240 * time.Millisecond
+	harmlessAbsent  = 380 * time.Millisecond
+)
 
 // answers reports whether an attempt failed although there was somebody at the address.
 func answers(err error) bool {
@@ -162,7 +171,7 @@ func (n *nodeConn) moveTo(addr protocol.Node, now time.Time, reconnect backoff.E
 		return
 	}
 	n.at = addr
-	n.failures, n.lost, n.attempts, n.retryAt, n.lastErr = 0, 0, 0, time.Time{}, nil
+	n.failures, n.lost, n.attempts, n.retryAt, n.lastErr, n.lived = 0, 0, 0, time.Time{}, nil, false
 	n.moves++
 	if n.movedAt.IsZero() || now.Sub(n.movedAt) >= reconnect.Max {
 		n.moves = 0
@@ -187,6 +196,11 @@ func (c *NetworkClient) waitTogether(n *nodeConn) {
 			}
 		}
 	}
+}
+
+// lived reports whether a connection to n's address was ready once, under whatever name.
+func (c *NetworkClient) lived(n *nodeConn) bool {
+	return slices.ContainsFunc(c.nodes, func(m *nodeConn) bool { return m.lived && sameAddress(m.at, n.addr) })
 }
 
 // isThere ends the pause of a broker at whose address a bootstrap server has answered.

@@ -101,11 +101,11 @@ func TestReadyConnects(t *testing.T) {
 	assert.False(t, r.CanSend(3, r.now))
 }
 
-// NC-19, NC-21, CCS-05, CCS-06: after a disconnect there is a pause, which doubles up to its bound while
+// NC-19, NC-21, CCS-05, CCS-06: after an attempt that failed there is a pause, which doubles up to its bound while
 // attempts fail, before or after the broker accepted them, and starts anew when one becomes ready.
 func TestReconnectBackoff(t *testing.T) {
 	r := newRig(t, Config{}, 1)
-	r.connect(1)
+	require.False(t, r.Ready(r.node(1), r.now))
 	r.sel.gone(0, 1, errReset)
 	r.poll(0)
 	for _, want := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000} {
@@ -127,6 +127,28 @@ func TestReconnectBackoff(t *testing.T) {
 	assert.Equal(t, 50*ms, r.PollDelay(1, r.now))
 }
 
+// Delivery 4: a broker that is away, but was there, is tried with pauses that grow to a tenth of the time it has been away: when it is back soon it is found
+// soon. One that was never seen where it is said to be has no such claim (FC-100).
+func TestReconnectBackoffOfWhoWasThere(t *testing.T) {
+	r := newRig(t, Config{}, 1)
+	r.connect(1)
+	r.sel.gone(0, 1, errReset)
+	r.poll(0)
+	began, pause := r.now, time.Duration(0)
+	var pauses []time.Duration
+	for pause < time.Second {
+		pause = r.PollDelay(1, r.now)
+		require.LessOrEqual(t, pause, max(380*ms, r.now.Sub(began)/10))
+		pauses = append(pauses, pause)
+		r.pass(pause)
+		require.False(t, r.Ready(r.node(1), r.now))
+		r.sel.gone(0, 1, errReset)
+		r.poll(0)
+	}
+	assert.Equal(t, []time.Duration{50 * ms, 100 * ms, 200 * ms, 380 * ms, 380 * ms}, pauses[:5])
+	assert.InDelta(t, 10*time.Second, r.now.Sub(began), float64(2*time.Second))
+}
+
 // A node that keeps taking connections and ending them is not connected ever and again at once: the pause grows, though only to
 // four times its start, and starts anew for a connection that ends long after the one before.
 func TestReconnectBackoffOfLostConnections(t *testing.T) {
@@ -144,7 +166,7 @@ func TestReconnectBackoffOfLostConnections(t *testing.T) {
 			r.pass(want * ms)
 		}
 		// Attempts that fail after that are counted from one, and wait no less.
-		for _, want := range []time.Duration{200, 200, 400, 800, 1000} {
+		for _, want := range []time.Duration{200, 200, 380, 380, 380} {
 			require.False(t, r.Ready(r.node(1), r.now))
 			r.sel.gone(0, 1, errReset)
 			r.poll(0)
