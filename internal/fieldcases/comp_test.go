@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -69,13 +70,14 @@ func TestFC046LevelsOfAProducer(t *testing.T) {
 				assert.Less(t, sizes[tt.low], 50_000)
 				assert.InDelta(t, size(tt.def), size(0), 2, "but for the last two bytes it is the default")
 
-				running := len(leak.Goroutines())
+				synctest.Wait()
+				require.Empty(t, leak.Goroutines())
 				_, err := producer.New(w.t0(func(c *producer.Config) { c.Compression, c.CompressionLevel = tt.codec, tt.beyond }), producer.Bytes(), producer.Bytes())
 				var bad *producer.ConfigError
 				require.ErrorAs(t, err, &bad)
 				assert.Equal(t, "CompressionLevel", bad.Field)
 				assert.Contains(t, bad.Reason, tt.says)
-				assert.Len(t, leak.Goroutines(), running)
+				assert.Empty(t, leak.Goroutines())
 			})
 		})
 	}
