@@ -520,11 +520,7 @@ func TestFlightIsBounded(t *testing.T) {
 // A node that may not be sent to, for what is on its way to it, counts as one that can take nothing: the availability time-out excludes it, and
 // batches that are closed for it do not wake the sender.
 func TestBoundedFlightIsNotAvailable(t *testing.T) {
-	draw := 0
-	r := newRig(t, withPool(1<<20), withBatch(16*kib), func(c *Config) {
-		c.Adaptive, c.AvailabilityTimeout, c.StickyThreshold = true, time.Second, 1
-		c.Rand = func(n int) int { draw++; return (draw - 1) % n }
-	})
+	r := newRig(t, withPool(1<<20), withBatch(16*kib), adaptive, func(c *Config) { c.AvailabilityTimeout, c.StickyThreshold = time.Second, 1 })
 	r.lead(orders, 1, 2)
 	silent := map[int32][]*ProducerBatch{}
 	for _, node := range []int32{2, 1} {
@@ -548,8 +544,9 @@ func TestBoundedFlightIsNotAvailable(t *testing.T) {
 	look := func() []int {
 		r.put(1, 1)
 		silent[2] = append(silent[2], r.drain(2)...)
-		r.put(1, 1) // or it would be preferred for having nothing that waits
-		draw = 0
+		for r.a.Topic(orders).queued(1) <= r.a.Topic(orders).queued(0) { // else it would be preferred for its short queue
+			r.put(1, 15*kib)
+		}
 		return r.draws(100)
 	}
 	r.clock.advance(loadEvery)

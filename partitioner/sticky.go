@@ -14,8 +14,8 @@ type StickyConfig struct {
 	Threshold int
 	// Adaptive makes SetLoad count (partitioner.adaptive.partitioning.enable).
 	Adaptive bool
-	// Queued is how much waits for a partition; nil: unknown. An adaptive Sticky passes over partitions for which something waits as long as
-	// there are others: what is sent to a broker at once, a batch of each partition at most, is then more. It is called from many goroutines at
+	// Queued is how much waits for a partition; nil: unknown. An adaptive Sticky then takes the partition it has drawn only if nothing waits for
+	// that, and else one for which less does: what is sent to a broker at once, a batch of each partition at most, is then more. It is called from many goroutines at
 	// once.
 	Queued func(partition int32) int
 	// Rand returns a number in [0, n). It is called from many goroutines at once. Nil means rand.IntN.
@@ -143,7 +143,7 @@ func (s *Sticky) next(p Partitions, avoid int32) int32 {
 		}
 	}
 	if load != nil {
-		i := s.orEmpty(load.partitions, load.choose(s.cfg.Rand))
+		i := s.shortest(load.partitions, load.choose(s.cfg.Rand))
 		if load.partitions[i] == avoid {
 			i = (i + 1) % len(load.partitions)
 		}
@@ -153,7 +153,7 @@ func (s *Sticky) next(p Partitions, avoid int32) int32 {
 		}
 	}
 	if n := len(candidates); n > 0 {
-		i := s.orEmpty(candidates, s.cfg.Rand(n))
+		i := s.shortest(candidates, s.cfg.Rand(n))
 		if candidates[i] == avoid {
 			i = (i + 1) % n
 		}
@@ -170,17 +170,32 @@ func (s *Sticky) next(p Partitions, avoid int32) int32 {
 	return i
 }
 
-// emptyWithin is how many partitions are looked at for one where nothing waits.
-const emptyWithin = 16
+// lookedAt is how many partitions are looked at for the one with the shortest queue.
+const lookedAt = 16
 
-// orEmpty is i or, if something waits for that partition already, the next one of the partitions for which nothing does.
-func (s *Sticky) orEmpty(partitions []int32, i int) int {
+// shortest is i or, if something waits for that partition, one for which the least does, any of them.
+func (s *Sticky) shortest(partitions []int32, i int) int {
 	if s.cfg.Queued == nil || !s.cfg.Adaptive {
 		return i
 	}
-	for k := range min(len(partitions), emptyWithin) {
-		if j := (i + k) % len(partitions); s.cfg.Queued(partitions[j]) == 0 {
-			return j
+	least := s.cfg.Queued(partitions[i])
+	if least == 0 {
+		return i
+	}
+	n, ties := len(partitions), 1
+	start := s.cfg.Rand(n)
+	for k := range min(n, lookedAt) {
+		j := (start + k) % n
+		if j == i {
+			continue
+		}
+		switch q := s.cfg.Queued(partitions[j]); {
+		case q < least:
+			i, least, ties = j, q, 1
+		case q == least: // to take the first would favour whoever is next to a long queue
+			if ties++; s.cfg.Rand(ties) == 0 {
+				i = j
+			}
 		}
 	}
 	return i

@@ -361,24 +361,39 @@ func TestAllocationCeilings(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { s.Advance(s.Peek(p), 1, false, p) }), 1.0, "one Choice per move")
 }
 
-// An adaptive Sticky goes where nothing waits, as long as there is such a partition; otherwise, and without being adaptive, where the draw says.
-func TestStickyPrefersEmpty(t *testing.T) {
-	queued := []int{1, 0, 3, 0}
-	for _, adaptive := range []bool{true, false} {
-		s := NewSticky(StickyConfig{Threshold: 1, Adaptive: adaptive, Rand: func(int) int { return 2 }, Queued: func(p int32) int { return queued[p] }})
-		partitions := topic{n: 4, available: []int32{0, 1, 2, 3}}
-		if !adaptive {
-			assert.EqualValues(t, 2, s.Peek(partitions).Partition)
-			continue
+// An adaptive Sticky goes where the least waits, and to all such partitions alike; without being adaptive, where the draw says.
+func TestStickyPrefersShortQueues(t *testing.T) {
+	var queued []int
+	draw := func(adaptive bool, seed uint64) int32 {
+		s := NewSticky(StickyConfig{
+			Threshold: 1, Adaptive: adaptive, Rand: rand.New(rand.NewPCG(seed, 1)).IntN, Queued: func(p int32) int { return queued[p] },
+		})
+		return s.Peek(topic{n: 4, available: []int32{0, 1, 2, 3}}).Partition
+	}
+	for _, tt := range []struct {
+		queued []int
+		goes   []float64
+	}{
+		{[]int{0, 0, 0, 0}, []float64{0.25, 0.25, 0.25, 0.25}},
+		{[]int{3, 3, 3, 3}, []float64{0.25, 0.25, 0.25, 0.25}},
+		{[]int{1, 7, 2, 5}, []float64{1, 0, 0, 0}},
+		{[]int{1, 0, 3, 2}, []float64{0, 1, 0, 0}},
+		{[]int{9, 1, 1, 1}, []float64{0, 1. / 3, 1. / 3, 1. / 3}},
+		{[]int{1, 2, 3, 1}, []float64{0.5, 0, 0, 0.5}},
+	} {
+		queued = tt.queued
+		for _, adaptive := range []bool{true, false} {
+			var goes, want [4]float64
+			for seed := range uint64(4000) {
+				goes[draw(adaptive, seed)] += 1. / 4000
+			}
+			copy(want[:], tt.goes)
+			if !adaptive {
+				want = [4]float64{0.25, 0.25, 0.25, 0.25}
+			}
+			for p := range want {
+				assert.InDelta(t, want[p], goes[p], 0.04, "%v, adaptive %v: partition %d", tt.queued, adaptive, p)
+			}
 		}
-		assert.EqualValues(t, 3, s.Peek(partitions).Partition, "behind the one that was drawn")
-		queued[3] = 1
-		c := s.Peek(partitions)
-		s.Advance(c, 2, false, partitions)
-		assert.EqualValues(t, 1, s.Peek(partitions).Partition)
-		queued[1] = 1
-		c = s.Peek(partitions)
-		s.Advance(c, 2, false, partitions)
-		assert.EqualValues(t, 2, s.Peek(partitions).Partition, "none is empty")
 	}
 }
