@@ -19,6 +19,7 @@ type node struct {
 	wasFull  bool // its share was, for those that may not wait, when open batches were looked at last
 	inFlight int
 	flight   int64 // memory of the batches that were drained for it and have not come back
+	grown    int64 // so many bytes of filled slabs make its open batches sendable before linger: the request is large enough
 
 	// For the availability time-out: when it last had data and could take it, or only had data (SND-10).
 	readyAt, drainedAt time.Time
@@ -63,7 +64,7 @@ func (s *senderState) init(a *RecordAccumulator) {
 func (s *senderState) node(id int32) *node {
 	n := s.nodes[id]
 	if n == nil {
-		n = &node{id: id, share: newShare(id)}
+		n = &node{id: id, share: newShare(id), grown: shareFloor / 2}
 		s.nodes[id] = n
 		s.ordered = append(s.ordered, n)
 	}
@@ -346,7 +347,7 @@ func (a *RecordAccumulator) readyWhenGrown(n *node) {
 		return
 	}
 	waiting := n.share.waiting.Load() > 0
-	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < grownBytes || n.inFlight > 0) {
+	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < n.grown || n.inFlight > 0) {
 		return
 	}
 	// Those with filled slabs are what made up the bytes; the others go on collecting.
@@ -512,7 +513,7 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 				closed = 0
 			}
 		case n.inFlight == 0:
-			closed, grown = 0, min(grownBytes, n.share.hard.Load())
+			closed, grown = 0, min(n.grown, n.share.hard.Load())
 		default:
 			closed = wakeBytes
 		}

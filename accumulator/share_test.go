@@ -388,11 +388,28 @@ func TestRoomThatIsNeverDrawn(t *testing.T) {
 	})
 }
 
-// The soft bound grows with what is under way, between a floor and a ceiling.
+// The soft bound grows with what is under way, and with the size of records if batches are large and not to be compressed, between a floor and a ceiling.
 func TestShareFor(t *testing.T) {
-	r := newRig(t)
-	for underWay, want := range map[float64]int64{0: shareFloor, 600 << 10: shareFloor, 1 << 20: 1 << 20 * 2 / 5, 10 << 20: shareCeiling} {
-		assert.Equal(t, want, r.a.ShareFor(underWay))
+	for _, tt := range []struct {
+		batch                int
+		codec                protocol.Codec
+		underWay, recordSize float64
+		want                 int64
+	}{
+		{16 * kib, protocol.CodecNone, 0, 0, shareFloor},
+		{16 * kib, protocol.CodecNone, 600 * kib, 100, shareFloor},
+		{16 * kib, protocol.CodecNone, 1024 * kib, 100, 1 << 20 * 2 / 5},
+		{16 * kib, protocol.CodecNone, 10 << 20, 100, shareCeiling},
+		{16 * kib, protocol.CodecNone, 0, 10 * kib, shareFloor},
+		{512 * kib, protocol.CodecNone, 0, 100, shareFloor},
+		{512 * kib, protocol.CodecNone, 0, 1 * kib, 512 * kib},
+		{512 * kib, protocol.CodecNone, 0, 10 * kib, shareCeiling},
+		{200 * kib, protocol.CodecNone, 0, 10 * kib, 400 * kib},
+		{512 * kib, protocol.CodecLZ4, 0, 10 * kib, shareFloor},
+		{512 * kib, protocol.CodecLZ4, 10 << 20, 10 * kib, shareCeiling},
+	} {
+		r := newRig(t, withBatch(tt.batch), func(c *Config) { c.Codec = tt.codec })
+		assert.Equal(t, tt.want, r.a.ShareFor(tt.underWay, tt.recordSize), "%+v", tt)
 	}
 }
 

@@ -14,8 +14,10 @@ type flow struct {
 	minRTT   time.Duration // least time of a request; 0: none measured
 	rttSince time.Time     // minRTT is forgotten now and then: routes change
 	bytes    int64         // acknowledged in the window
+	records  int64         // of them
 	window   time.Time     // when it began
 	rate     float64       // bytes a second in the last whole window
+	size     float64       // mean bytes of a record in it
 }
 
 const (
@@ -38,15 +40,16 @@ func (s *Sender) flow(node int32) *flow {
 }
 
 // answered takes an answer's time and size into account.
-func (f *flow) answered(now time.Time, rtt time.Duration, bytes int) {
+func (f *flow) answered(now time.Time, rtt time.Duration, bytes, records int) {
 	f.answer, f.progress = now, now
 	if rtt > 0 && (f.minRTT == 0 || rtt < f.minRTT || now.Sub(f.rttSince) > rttMemory) {
 		f.minRTT, f.rttSince = rtt, now
 	}
 	f.bytes += int64(bytes)
+	f.records += int64(records)
 	if d := now.Sub(f.window); d >= flowWindow {
-		f.rate = float64(f.bytes) / d.Seconds()
-		f.bytes, f.window = 0, now
+		f.rate, f.size = float64(f.bytes)/d.Seconds(), float64(f.bytes)/float64(max(f.records, 1))
+		f.bytes, f.records, f.window = 0, 0, now
 	}
 }
 
@@ -88,7 +91,7 @@ func (s *Sender) steer(now time.Time) (next time.Time) {
 		soft := left
 		if !f.isStuck(now) {
 			// A healthy node goes on queueing a little whatever is on its way, or it would run dry.
-			soft = min(s.acc.ShareFor(f.rate*f.minRTT.Seconds()), max(left, s.cfg.BufferMemory/8))
+			soft = min(s.acc.ShareFor(f.rate*f.minRTT.Seconds(), f.size), max(left, s.cfg.BufferMemory/8))
 			if f.inFlight > 0 {
 				if at := f.progress.Add(f.stall()); s.acc.AppendsWait(id) && (next.IsZero() || at.Before(next)) {
 					next = at

@@ -21,6 +21,7 @@ type produceRequest struct {
 	batches  []*accumulator.ProducerBatch // grouped by topic, in the order of the request
 	topics   []topicGroup
 	bytes    int
+	records  int
 	found    []*accumulator.ProducerBatch // by the partitions of the answer, in its order
 	released bool
 	answered bool
@@ -67,8 +68,7 @@ func (s *Sender) send(node int32, version int16, now time.Time) {
 	r.enc.Begin(protocol.RequestHeader{
 		Key: protocol.KeyProduce, Version: version, CorrelationID: corr, ClientID: &s.cfg.ClientID,
 	}, nil, s.cfg.Acks, int32(s.cfg.RequestTimeout.Milliseconds()), len(r.topics))
-	records := 0
-	r.bytes = 0
+	r.bytes, r.records = 0, 0
 	for i := range r.topics {
 		g := &r.topics[i]
 		r.enc.Topic(g.topic.Name, g.id, g.n)
@@ -81,12 +81,12 @@ func (s *Sender) send(node int32, version int16, now time.Time) {
 			if s.cfg.MaxInFlight == 1 {
 				s.acc.Mute(b)
 			}
-			records += int(b.Count())
+			r.records += int(b.Count())
 			r.bytes += b.Size()
 			s.countSent(b, now)
 		}
 	}
-	s.cfg.Metrics.RecordsPerRequest.Observe(int64(records))
+	s.cfg.Metrics.RecordsPerRequest.Observe(int64(r.records))
 	if s.client.InFlightCount(node) == 0 {
 		s.flow(node).progress = now
 	}
@@ -165,11 +165,11 @@ func (r *produceRequest) HandleResponse(resp *netclient.Response) {
 			s.landed(b)
 			s.acknowledged(b, -1, -1, resp.Now)
 		}
-		s.flow(r.node).answered(resp.Now, resp.Now.Sub(resp.SentAt), r.bytes)
+		s.flow(r.node).answered(resp.Now, resp.Now.Sub(resp.SentAt), r.bytes, r.records)
 	default:
 		rtt := resp.Now.Sub(resp.SentAt)
 		s.cfg.Metrics.RequestLatency.ObserveDuration(rtt)
-		s.flow(r.node).answered(resp.Now, rtt, r.bytes)
+		s.flow(r.node).answered(resp.Now, rtt, r.bytes, r.records)
 		if err := r.answer(resp); err != nil {
 			// An answer that cannot be right ends the connection; what it was about is then in doubt.
 			err = fmt.Errorf("produce response of node %d: %w", r.node, err)
