@@ -104,7 +104,7 @@ const (
 	NoMaxIdle time.Duration = -1
 	// NoRetries is the Retries that never sends a batch twice. It turns idempotence off.
 	NoRetries = -1
-	// OSDefault is the SendBuffer and ReceiveBuffer that leaves the size to the operating system.
+	// OSDefault is the SendBuffer and ReceiveBuffer that leaves the size to the operating system, as zero does (Java's -1).
 	OSDefault = -1
 )
 
@@ -222,11 +222,11 @@ type Config struct {
 	// ConnectionsMaxIdle closes a connection that was not used for so long (connections.max.idle.ms).
 	// Zero means 9m, below the broker's own 10m; NoMaxIdle means never.
 	ConnectionsMaxIdle time.Duration
-	// SendBuffer is the size of the kernel's send buffer (send.buffer.bytes). Zero means 128 KiB; OSDefault leaves it
-	// to the operating system, which is the better choice for brokers that are far away.
+	// SendBuffer is the size of the kernel's send buffer (send.buffer.bytes). Zero and OSDefault leave it to the operating
+	// system, which makes it as large as the way to the broker needs; Java's 131072 lets about 260 KB through in a round trip.
 	SendBuffer int
-	// ReceiveBuffer is the size of the kernel's receive buffer (receive.buffer.bytes). Zero means 32 KiB; OSDefault
-	// leaves it to the operating system.
+	// ReceiveBuffer is the size of the kernel's receive buffer (receive.buffer.bytes). Zero and OSDefault leave it to the
+	// operating system; in Java it is 32768.
 	ReceiveBuffer int
 	// MaxResponseSize bounds what a broker may answer in one piece; a larger answer ends the connection.
 	// Zero means 16 MiB. Java has no such bound for a producer.

@@ -108,8 +108,8 @@ func (c Config) withDefaults() Config {
 	or(&c.ConnectionSetupTimeout, 10*time.Second)
 	c.ConnectionSetupTimeout = min(c.ConnectionSetupTimeout, c.ConnectionSetupTimeoutMax)
 	or(&c.ConnectionsMaxIdle, 9*time.Minute)
-	or(&c.SendBuffer, 128<<10)
-	or(&c.ReceiveBuffer, 32<<10)
+	or(&c.SendBuffer, OSDefault)
+	or(&c.ReceiveBuffer, OSDefault)
 	or(&c.MaxResponseSize, defaultMaxResponseSize)
 
 	or(&c.MetadataMaxAge, 5*time.Minute)
