@@ -42,6 +42,7 @@ type senderState struct {
 	retries  retryHeap
 
 	flight   int64 // of all nodes together
+	told     int   // how many who waited for a record were woken; see TakeTold
 	closing  bool
 	pass     uint64    // counts calls of Ready, to name each topic once
 	taken    []*deque  // scratch for the signals taken
@@ -481,6 +482,23 @@ func (a *RecordAccumulator) HasUndrained() bool {
 		}
 	}
 	return false
+}
+
+// FewQueued reports whether something waits to be sent, but no slab is full. The sender's.
+func (a *RecordAccumulator) FewQueued() bool {
+	for _, n := range a.s.ordered {
+		if n.share.unsent.Load() > 0 {
+			return false
+		}
+	}
+	return a.HasUndrained()
+}
+
+// TakeTold is how many of those who wait for a record were woken since it was asked last. The sender's.
+func (a *RecordAccumulator) TakeTold() int {
+	told := a.s.told
+	a.s.told = 0
+	return told
 }
 
 // littleSignals is how many partitions that changed are little to look at.

@@ -240,8 +240,8 @@ func (r *batchResult) hurry() {
 	r.a.hurry(r.d)
 }
 
-// settle publishes the verdict and wakes who waits. slots is copied: the batch keeps it.
-func (r *batchResult) settle(out outcome, slots []slot) {
+// settle publishes the verdict, wakes who waits and says how many these are. slots is copied: the batch keeps it.
+func (r *batchResult) settle(out outcome, slots []slot) (told int) {
 	r.out = out
 	if len(slots) == 1 {
 		r.one = slots[0]
@@ -261,6 +261,7 @@ func (r *batchResult) settle(out outcome, slots []slot) {
 	for _, w := range waiters {
 		w.wake()
 	}
+	return len(waiters)
 }
 
 // become hands the records, and who waits for them, over to the results of the parts.

@@ -82,7 +82,7 @@ func (s *Sender) iterate() (more bool) {
 	s.assisting = true
 	s.turn.wanted.Store(false) // before looking: what is wanted from now on takes another look
 	s.acc.Awake()
-	now := s.client.Look(s.now)
+	now := s.letJoin(s.client.Look(s.now))
 	s.cfg.Metrics.SelectTotal.Add(1)
 	timeout := s.work(now)
 	if timeout <= 0 {

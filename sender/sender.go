@@ -99,6 +99,8 @@ type Sender struct {
 	idRetryAt time.Time          // not again before
 	idErr     error              // why there is none, as of the last attempt
 	flows     map[int32]*flow
+	several   bool      // callers waited for records when the last ones were told
+	hasty     time.Time // until then letJoin does not give the processor up
 	closed    bool
 	abandoned int // records that a forced close has failed
 }
@@ -201,7 +203,7 @@ func (s *Sender) RunOnce(now time.Time) time.Time {
 	s.acc.Awake()
 	s.cfg.Metrics.SelectTotal.Add(1)
 	s.cfg.Metrics.IOWaitTime.ObserveDuration(now.Sub(slept))
-	return now
+	return s.letJoin(now)
 }
 
 // work is an iteration up to its sleep, and returns how long that may be; less than zero: there is to be none.
