@@ -80,13 +80,20 @@ type deque struct {
 	aheadEpoch int32
 }
 
-// queued is how many batches wait for a partition. Any goroutine, with or without locks.
+// unavailable is the length of a queue that takes nothing more.
+const unavailable = 1 << 20
+
+// queued is how many batches wait for a partition, of a node that can take more: else nothing waits at a node that is full, and everything would go there. Any
+// goroutine, with or without locks.
 func (t *Topic) queued(partition int32) int {
 	ds := t.deques.Load()
 	if ds == nil || int(partition) >= len(*ds) {
 		return 0
 	}
 	if d := (*ds)[partition].Load(); d != nil {
+		if d.share.Load().full(true) {
+			return unavailable
+		}
 		return int(d.queued.Load())
 	}
 	return 0

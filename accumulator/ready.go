@@ -484,14 +484,18 @@ func (a *RecordAccumulator) HasUndrained() bool {
 	return false
 }
 
-// FewQueued reports whether something waits to be sent, but no slab is full. The sender's.
+// FewQueued reports whether something is to be sent, or has just come in, but no slab is full. The sender's.
 func (a *RecordAccumulator) FewQueued() bool {
+	a.signals.mu.Lock()
+	any := len(a.signals.list) > 0
+	a.signals.mu.Unlock()
 	for _, n := range a.s.ordered {
 		if n.share.unsent.Load() > 0 {
 			return false
 		}
+		any = any || n.ready.n > 0
 	}
-	return a.HasUndrained()
+	return any
 }
 
 // TakeTold is how many of those who wait for a record were woken since it was asked last. The sender's.

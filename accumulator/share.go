@@ -142,7 +142,13 @@ func (s *share) setLimits(soft, hard int64) {
 // may not. The sender's.
 func (a *RecordAccumulator) SetShare(node int32, soft, hard int64) {
 	n := a.s.node(node)
-	n.grown = min(max(soft, shareFloor), shareCeiling) / 2
+	if soft <= shareCeiling { // otherwise the node is stuck, and has the rest of the buffer
+		grown := max(soft, shareFloor) / 2
+		if unsent := n.share.unsent.Load(); n.linger.n > 0 && unsent < n.grown && unsent >= grown {
+			a.look.Store(true) // Ready has passed over what is enough now
+		}
+		n.grown = grown
+	}
 	n.share.flight.Store(n.flight)
 	n.share.setLimits(soft, hard)
 }

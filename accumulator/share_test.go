@@ -3,6 +3,7 @@ package accumulator
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kafka-reservoir/producer/bufferpool"
+	"github.com/kafka-reservoir/producer/partitioner"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -594,4 +596,57 @@ func TestFlightEndsWithTheWriter(t *testing.T) {
 	assert.EqualValues(t, 16*kib, r.a.Flight(1))
 	r.a.Unhold(b, r.clock.peek())
 	r.empty()
+}
+
+// A bound that shrinks below what waits already is looked at again before the sender sleeps.
+func TestShareThatShrinksIsLookedAt(t *testing.T) {
+	r := newRig(t, withLinger(time.Hour), withBatch(1<<20), withPool(64<<20))
+	r.lead(orders, 1)
+	r.put(0, 1)
+	r.ready()
+	r.a.SetShare(1, shareCeiling, 32<<20)
+	for range 30 {
+		r.put(0, 10*kib)
+	}
+	require.Empty(t, r.readyNodes())
+	r.a.SetShare(1, shareFloor, 32<<20)
+	now := r.clock.peek()
+	assert.False(t, r.a.PrepareSleep(now, now.Add(time.Hour)))
+	assert.Equal(t, []int32{1}, r.readyNodes())
+	r.drain(1)
+	r.ready()
+	now = r.clock.peek()
+	assert.True(t, r.a.PrepareSleep(now, now.Add(time.Hour)), "once is enough")
+}
+
+// Unkeyed records do not go where nothing waits only because nothing more may: to the partitions of a node that is full.
+func TestFullNodeAttractsNothing(t *testing.T) {
+	for seed := range uint64(50) {
+		r := newRig(t, withLinger(time.Hour), withPool(64<<20), func(c *Config) { c.Adaptive, c.Rand = true, rand.New(rand.NewPCG(seed, 1)).IntN })
+		nodes := make([]int32, 60)
+		for p := range nodes {
+			nodes[p] = 1
+			if p%6 == 5 {
+				nodes[p] = 2
+			}
+		}
+		r.lead(orders, nodes...)
+		for p := range nodes {
+			r.put(int32(p), 1)
+		}
+		r.a.BeginFlush()
+		r.ready()
+		r.completeAll(r.drain(1))
+		r.completeAll(r.drain(2))
+		r.a.EndFlush()
+		r.ready()
+		for p, node := range nodes {
+			if node == 2 {
+				r.put(int32(p), 1) // lingers
+			}
+		}
+		r.a.SetShare(1, 0, 0)
+		_, err := r.try(orders, Record{Partition: partitioner.Any, Value: []byte("v")}, nil, 0)
+		require.NoError(t, err, "seed %d", seed)
+	}
 }

@@ -142,6 +142,25 @@ func TestAdaptiveChoice(t *testing.T) {
 	}
 }
 
+// ACC-25: the weights of KIP-794 are the queues' as of the last look, 1, 7 and 2 batches: 7, 1 and 6 draws of 14, where nothing waits now.
+func TestAdaptiveChoiceByWeight(t *testing.T) {
+	r := newRig(t, withBatch(1), withLinger(time.Hour), adaptive)
+	r.lead(orders, 1, 1, 1)
+	for p, n := range []int{1, 7, 2} {
+		for range n {
+			r.put(int32(p), 1)
+		}
+	}
+	r.clock.advance(loadEvery)
+	r.ready()
+	r.a.StartClosing()
+	for len(r.drain(1)) > 0 {
+	}
+	for p, n := range r.draws(14_000) {
+		assert.InDelta(t, []int{7000, 1000, 6000}[p], n, 300, "partition %d", p)
+	}
+}
+
 // adaptive has chance be the same in each run.
 func adaptive(c *Config) {
 	c.Adaptive, c.Rand = true, rand.New(rand.NewPCG(1, 2)).IntN

@@ -106,8 +106,8 @@ func (n *nodeConn) becomeClosing(why error, planned bool) {
 }
 
 // becomeIdle ends the connection. The next attempt has to wait, unless the end was planned or the node is elsewhere by now. lived tells whether
-// there was ever somebody at its address.
-func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, reconnect backoff.Exponential) {
+// there was ever somebody at its address, crowd is for many brokers that fail together.
+func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, crowd time.Duration, reconnect backoff.Exponential) {
 	n.state = nodeIdle
 	if !n.planned && sameAddress(n.addr, n.at) {
 		if n.versions == nil {
@@ -123,9 +123,9 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, reconnect ba
 		delay := reconnect.Delay(attempt)
 		switch {
 		case answers(err):
-			delay = reconnect.DelayIn(attempt, trouble, harmlessHostile)
+			delay = reconnect.DelayIn(attempt, trouble, crowd*harmlessHostile)
 		case lived:
-			delay = reconnect.DelayIn(attempt, trouble, harmlessAbsent)
+			delay = reconnect.DelayIn(attempt, trouble, crowd*harmlessAbsent)
 		}
 		n.retryAt = now.Add(delay)
 		n.failures++
@@ -196,6 +196,17 @@ func (c *NetworkClient) waitTogether(n *nodeConn) {
 			}
 		}
 	}
+}
+
+// crowd is by how much attempts have to be rarer because brokers share what is bearable of them: seven of them see 18 a second together, at the usual pauses.
+func (c *NetworkClient) crowd() time.Duration {
+	away := 0
+	for _, n := range c.nodes {
+		if n.failures > 0 && n.addr.ID >= 0 {
+			away++
+		}
+	}
+	return time.Duration(max(1, (away+2)/5))
 }
 
 // lived reports whether a connection to n's address was ready once, under whatever name.

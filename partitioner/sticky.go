@@ -15,7 +15,7 @@ type StickyConfig struct {
 	// Adaptive makes SetLoad count (partitioner.adaptive.partitioning.enable).
 	Adaptive bool
 	// Queued is how much waits for a partition; nil: unknown. An adaptive Sticky then takes the partition it has drawn only if nothing waits for
-	// that, and else one for which less does: what is sent to a broker at once, a batch of each partition at most, is then more. It is called from many goroutines at
+	// that, and else the one, of some, for which the least does: what is sent to a broker at once, a batch of each partition at most, is then more. It is called from many goroutines at
 	// once.
 	Queued func(partition int32) int
 	// Rand returns a number in [0, n). It is called from many goroutines at once. Nil means rand.IntN.
@@ -186,6 +186,9 @@ func (s *Sticky) shortest(partitions []int32, i int) int {
 	start := s.cfg.Rand(n)
 	for k := range min(n, lookedAt) {
 		j := (start + k) % n
+		if n > lookedAt { // neighbours would favour those at the edges of what others write to
+			j = s.cfg.Rand(n)
+		}
 		if j == i {
 			continue
 		}

@@ -397,3 +397,27 @@ func TestStickyPrefersShortQueues(t *testing.T) {
 		}
 	}
 }
+
+// Of many partitions some are looked at, any of them: those next to a block of long queues get no more than others.
+func TestStickyLooksAnywhere(t *testing.T) {
+	const n, long, draws = 100, 80, 40_000
+	var all []int32
+	for p := range int32(n) {
+		all = append(all, p)
+	}
+	s := NewSticky(StickyConfig{Threshold: 1, Adaptive: true, Rand: rand.New(rand.NewPCG(1, 1)).IntN, Queued: func(p int32) int {
+		if p < long {
+			return 5
+		}
+		return 0
+	}})
+	goes := make([]int, n)
+	partitions := topic{n: n, available: all}
+	for range draws {
+		s.Advance(s.Peek(partitions), 2, false, partitions)
+		goes[s.Peek(partitions).Partition]++
+	}
+	for p := long; p < n; p++ {
+		assert.InDelta(t, draws/(n-long), goes[p], draws/(n-long)/5, "partition %d", p)
+	}
+}

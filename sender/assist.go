@@ -44,7 +44,7 @@ const maxAssists = 4
 // Assist runs an iteration in the place of the sender, if that sleeps and if little is to be done; else it sees to it that the sender looks. It is for whoever
 // has something for it: a caller that has appended a record which should go out, a connection's reader that has an answer. Where little is under
 // way that saves waking two goroutines for each record, which is most of what a synchronous send costs. Any goroutine, without any lock
-// held. It does not wait.
+// held. It waits for nothing, though it may let other goroutines run first (letJoin).
 func (s *Sender) Assist() {
 	for range maxAssists {
 		if !s.turn.take() {

@@ -99,7 +99,7 @@ type Sender struct {
 	idRetryAt time.Time          // not again before
 	idErr     error              // why there is none, as of the last attempt
 	flows     map[int32]*flow
-	several   bool      // callers waited for records when the last ones were told
+	several   time.Time // until then several callers count as waiting for records
 	hasty     time.Time // until then letJoin does not give the processor up
 	closed    bool
 	abandoned int // records that a forced close has failed
