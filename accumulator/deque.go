@@ -80,7 +80,7 @@ type deque struct {
 	aheadEpoch int32
 }
 
-// unavailable is the length of a queue that takes nothing more.
+// unavailable is longer than any queue that takes more.
 const unavailable = 1 << 20
 
 // queued is how many batches wait for a partition, of a node that can take more: else nothing waits at a node that is full, and everything would go there. Any
@@ -92,7 +92,7 @@ func (t *Topic) queued(partition int32) int {
 	}
 	if d := (*ds)[partition].Load(); d != nil {
 		if d.share.Load().full(true) {
-			return unavailable
+			return unavailable + int(d.queued.Load())
 		}
 		return int(d.queued.Load())
 	}

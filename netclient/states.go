@@ -198,7 +198,7 @@ func (c *NetworkClient) waitTogether(n *nodeConn) {
 	}
 }
 
-// crowd is by how much attempts have to be rarer because brokers share what is bearable of them: seven of them see 18 a second together, at the usual pauses.
+// crowd is by how much attempts have to be rarer because brokers share what is bearable of them: six of them see 16 a second together at the usual pauses.
 func (c *NetworkClient) crowd() time.Duration {
 	away := 0
 	for _, n := range c.nodes {
@@ -206,7 +206,7 @@ func (c *NetworkClient) crowd() time.Duration {
 			away++
 		}
 	}
-	return time.Duration(max(1, (away+2)/5))
+	return time.Duration(max(1, (away+3)/5))
 }
 
 // lived reports whether a connection to n's address was ready once, under whatever name.
