@@ -35,6 +35,30 @@ type Choice struct {
 	bytes int
 }
 
+// choices are Choices made together, so that moving on does not cost an allocation for each batch. None is used twice: the pointer is the token.
+type choices struct {
+	given atomic.Int32
+	all   []Choice
+}
+
+// maxChoices is how many are made at a time; the first few of a topic, which may have few records, are made singly.
+const maxChoices = 64
+
+// choice makes the token for having chosen a partition.
+func (s *Sticky) choice(partition int32) *Choice {
+	for {
+		c, size := s.choices.Load(), 1
+		if c != nil {
+			if i := int(c.given.Add(1)) - 1; i < len(c.all) {
+				c.all[i] = Choice{Partition: partition, of: s}
+				return &c.all[i]
+			}
+			size = min(2*len(c.all), maxChoices)
+		}
+		s.choices.CompareAndSwap(c, &choices{all: make([]Choice, size)})
+	}
+}
+
 // Sticky is whose choice it is.
 func (c *Choice) Sticky() *Sticky { return c.of }
 
@@ -52,6 +76,7 @@ func (c *Choice) Sticky() *Sticky { return c.of }
 type Sticky struct {
 	cfg       StickyConfig
 	current   atomic.Pointer[Choice]
+	choices   atomic.Pointer[choices]
 	load      atomic.Pointer[Load]
 	localLoad atomic.Pointer[Load]
 }
@@ -93,7 +118,7 @@ func (s *Sticky) Advance(c *Choice, bytes int, batchOpen bool, p Partitions) {
 	if c.bytes < s.cfg.Threshold || batchOpen && c.bytes/2 < s.cfg.Threshold {
 		return
 	}
-	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, Any), of: s})
+	s.current.CompareAndSwap(c, s.choice(s.next(p, Any)))
 }
 
 // SwitchFrom moves on from c at once, to another partition if there is one to choose. It does nothing when somebody
@@ -106,7 +131,7 @@ func (s *Sticky) SwitchFrom(c *Choice, p Partitions) {
 	if c != nil {
 		avoid = c.Partition
 	}
-	s.current.CompareAndSwap(c, &Choice{Partition: s.next(p, avoid), of: s})
+	s.current.CompareAndSwap(c, s.choice(s.next(p, avoid)))
 }
 
 // Recheck moves on at once when the current partition has lost its leader and others have one. To be called when the
