@@ -67,7 +67,7 @@ func (a *RecordAccumulator) admitShare(ctx context.Context, t *Topic, md *metada
 	if movable {
 		upTo = min(upTo, elsewhereEvery) // another node may have room long before this one
 	}
-	return a.wait(at, maxWait, func() error { return sh.wait(ctx, upTo, a.cfg.Wake, over) })
+	return a.wait(at, maxWait, func() error { return sh.wait(ctx, upTo, &a.timers, a.cfg.Wake, over) })
 }
 
 // wait runs f, which waits, and takes the time that was off what is left of maxWait.

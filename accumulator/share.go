@@ -86,8 +86,8 @@ func (s *share) full(mayWait bool) bool {
 
 // wait blocks until the sender made room, ctx ends or maxWait is over. It may return early: the caller looks again.
 // began is called when it has begun; over reports, before, that there is nothing to wait for any more: who makes it so
-// calls wakeAll afterwards.
-func (s *share) wait(ctx context.Context, maxWait time.Duration, began func(), over func() bool) error {
+// calls wakeAll afterwards. The timer is from timers, where it goes back to.
+func (s *share) wait(ctx context.Context, maxWait time.Duration, timers *sync.Pool, began func(), over func() bool) error {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	s.mu.Lock()
@@ -101,8 +101,16 @@ func (s *share) wait(ctx context.Context, maxWait time.Duration, began func(), o
 	ch := s.wakeup
 	s.mu.Unlock()
 	began()
-	timer := time.NewTimer(maxWait)
-	defer timer.Stop()
+	timer, _ := timers.Get().(*time.Timer)
+	if timer == nil {
+		timer = time.NewTimer(maxWait)
+	} else {
+		timer.Reset(maxWait)
+	}
+	defer func() {
+		timer.Stop() // and nothing is left in its channel
+		timers.Put(timer)
+	}()
 	select {
 	case <-ch:
 		return nil
