@@ -105,7 +105,7 @@ type RecordAccumulator struct {
 	// waits keeps Wait from making a channel for each call. It is no global: a channel made in a testing/synctest bubble
 	// must not turn up in another one.
 	waits sync.Pool
-	// timers are for share.wait, in whose place a goroutine that sends faster than a broker takes it is a thousand times a second.
+	// timers are for share.wait, where a goroutine that sends faster than a broker takes it comes a thousand times a second. No global either.
 	timers sync.Pool
 
 	// Owned by the sender goroutine.

@@ -487,15 +487,15 @@ func (a *RecordAccumulator) HasUndrained() bool {
 // FewQueued reports whether something is to be sent, or has just come in, but no slab is full. The sender's.
 func (a *RecordAccumulator) FewQueued() bool {
 	a.signals.mu.Lock()
-	any := len(a.signals.list) > 0
+	queued := len(a.signals.list) > 0
 	a.signals.mu.Unlock()
 	for _, n := range a.s.ordered {
 		if n.share.unsent.Load() > 0 {
 			return false
 		}
-		any = any || n.ready.n > 0
+		queued = queued || n.ready.n > 0
 	}
-	return any
+	return queued
 }
 
 // TakeTold is how many of those who wait for a record were woken since it was asked last. The sender's.
