@@ -119,6 +119,7 @@ type NetworkClient struct {
 	sleepsUntil time.Time // when the present, or last, Poll ends by itself
 	reconnect   backoff.Exponential
 	setup       backoff.Exponential
+	budget      budget
 	// slowConnect is when an attempt to connect stops being worth waiting for if another node can be tried.
 	slowConnect time.Duration
 	onMetadata  func(*Response)
@@ -204,7 +205,7 @@ func (c *NetworkClient) Ready(node protocol.Node, now time.Time) bool {
 	case n.state == nodeReady && sameAddress(n.addr, node):
 		return c.canSend(n, now)
 	case n.state == nodeIdle:
-		if n.canConnect(now) {
+		if n.canConnect(now) && c.mayTry(n, now) {
 			c.connect(n, node, now)
 		}
 	case !sameAddress(n.addr, node):
@@ -254,7 +255,7 @@ func (c *NetworkClient) LastError(node int32) error {
 	return nil
 }
 
-// connect begins an attempt. n is idle and past its back-off.
+// connect begins an attempt. n is idle, past its back-off, and may try.
 func (c *NetworkClient) connect(n *nodeConn, addr protocol.Node, now time.Time) {
 	patience := c.setup.Delay(n.attempts)
 	n.becomeConnecting(addr, now, patience)

@@ -59,13 +59,15 @@ func (c *NetworkClient) updateMetadata(now time.Time) time.Duration {
 		return c.fetch(to.ready, now)
 	case to.fresh != nil:
 		return c.slowConnect - now.Sub(to.fresh.attemptAt)
-	case to.connect.ok:
+	case to.connect.ok && c.mayTry(c.ensure(to.connect.addr), now):
 		c.connect(c.ensure(to.connect.addr), to.connect.addr, now)
 		return c.slowConnect
 	case to.avoided != nil:
 		return c.fetch(to.avoided, now)
 	case to.full != nil:
 		return c.fetch(to.full, now)
+	case to.connect.ok:
+		to.delay = min(to.delay, c.find(to.connect.addr.ID).delay(now))
 	}
 	return to.delay
 }

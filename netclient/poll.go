@@ -231,7 +231,7 @@ func (c *NetworkClient) disconnected(n *nodeConn, err error, now time.Time) {
 	}
 	wasUp, planned, oneWay := n.versions != nil, n.planned, n.oneWay
 	lost := n.inFlight.waiting
-	n.becomeIdle(now, err, c.lived(n), c.crowd(), c.reconnect)
+	n.becomeIdle(now, err, c.lived(n), c.reconnect)
 	if !wasUp && !planned {
 		c.waitTogether(n)
 	}

@@ -71,6 +71,7 @@ type nodeConn struct {
 	attemptAt time.Time     // when the last attempt began
 	patience  time.Duration // how long it may take
 	retryAt   time.Time     // before this no new attempt
+	place     time.Time     // nor before this, its place in the budget for attempts; zero: it has none
 	usedAt    time.Time     // last request or response
 	throttled time.Time     // before this no new request
 	lastErr   error         // why the last connection, or attempt, failed; nil once ready
@@ -83,6 +84,7 @@ func (n *nodeConn) becomeConnecting(addr protocol.Node, now time.Time, patience 
 	n.state = nodeConnecting
 	n.addr = addr
 	n.attemptAt, n.patience = now, patience
+	n.place = time.Time{}
 	n.gone = false
 }
 
@@ -106,8 +108,8 @@ func (n *nodeConn) becomeClosing(why error, planned bool) {
 }
 
 // becomeIdle ends the connection. The next attempt has to wait, unless the end was planned or the node is elsewhere by now. lived tells whether
-// there was ever somebody at its address, crowd is for many brokers that fail together.
-func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, crowd time.Duration, reconnect backoff.Exponential) {
+// there was ever somebody at its address.
+func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, reconnect backoff.Exponential) {
 	n.state = nodeIdle
 	if !n.planned && sameAddress(n.addr, n.at) {
 		if n.versions == nil {
@@ -123,9 +125,9 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, crowd time.D
 		delay := reconnect.Delay(attempt)
 		switch {
 		case answers(err):
-			delay = reconnect.DelayIn(attempt, trouble, crowd*harmlessHostile)
+			delay = reconnect.DelayIn(attempt, trouble, harmlessHostile)
 		case lived:
-			delay = reconnect.DelayIn(attempt, trouble, crowd*harmlessAbsent)
+			delay = reconnect.DelayIn(attempt, trouble, harmlessAbsent)
 		}
 		n.retryAt = now.Add(delay)
 		n.failures++
@@ -134,8 +136,7 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, crowd time.D
 }
 
 // How far the pause grows as long as that has not lasted for ten times as long: for a node that takes connections but breaks them off before they are up,
-// and for one that is away. More than for batches, since three such brokers must not see more than 20 attempts in any second. With 220 ms
-// the jitter made it 21 in one run of many. A broker that is back is to be written to within half a second; one that never was where it is said to be has no
+// and for one that is away. More than for batches, so that three such brokers do not use up the budget for attempts. A broker that is back is to be written to within half a second; one that never was where it is said to be has no
 // such claim, and is tried ever less often at once.
 const (
 	harmlessHostile = 240 * time.Millisecond
@@ -198,17 +199,6 @@ func (c *NetworkClient) waitTogether(n *nodeConn) {
 	}
 }
 
-// crowd is by how much attempts have to be rarer because brokers share what is bearable of them: six of them see 16 a second together at the usual pauses.
-func (c *NetworkClient) crowd() time.Duration {
-	away := 0
-	for _, n := range c.nodes {
-		if n.failures > 0 && n.addr.ID >= 0 {
-			away++
-		}
-	}
-	return time.Duration(max(1, (away+3)/5))
-}
-
 // lived reports whether a connection to n's address was ready once, under whatever name.
 func (c *NetworkClient) lived(n *nodeConn) bool {
 	return slices.ContainsFunc(c.nodes, func(m *nodeConn) bool { return m.lived && sameAddress(m.at, n.addr) })
@@ -224,7 +214,7 @@ func (c *NetworkClient) isThere(n *nodeConn) {
 }
 
 func (n *nodeConn) canConnect(now time.Time) bool {
-	return n.state == nodeIdle && !now.Before(n.retryAt)
+	return n.state == nodeIdle && !now.Before(n.retryAt) && !now.Before(n.place)
 }
 
 func (n *nodeConn) isThrottled(now time.Time) bool { return now.Before(n.throttled) }
@@ -233,7 +223,7 @@ func (n *nodeConn) isThrottled(now time.Time) bool { return now.Before(n.throttl
 func (n *nodeConn) delay(now time.Time) time.Duration {
 	switch {
 	case n.state == nodeIdle:
-		return max(n.retryAt.Sub(now), 0)
+		return max(n.retryAt.Sub(now), n.place.Sub(now), 0)
 	case n.state == nodeConnecting:
 		if d := n.patience - now.Sub(n.attemptAt); d > 0 {
 			return d

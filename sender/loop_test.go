@@ -372,6 +372,24 @@ func TestRetriesAreCounted(t *testing.T) {
 	}
 }
 
+// The answer comes when a record's time is up: that is why it is not sent again, and what it is told.
+func TestTimeUpWithTheAnswer(t *testing.T) {
+	l := newLoopback(t, 1, 10)
+	l.round(t)
+	var told error
+	_, _, err := l.acc.Append(t.Context(), l.topic, l.md, &l.record, func(_ accumulator.Result, err error) { told = err }, false, 0)
+	require.NoError(t, err)
+	l.body = (&protocol.ProduceResponse{Topics: []protocol.ProduceResponseTopic{{
+		ID: protocol.UUID{1}, Partitions: []protocol.ProduceResponsePartition{{ErrorCode: protocol.NotEnoughReplicas, BaseOffset: -1, CurrentLeader: protocol.NoLeader}},
+	}}}).AppendTo(nil, 13)
+	l.took = 2 * time.Minute
+	l.RunOnce(l.now)
+	for l.disp.Step() {
+	}
+	require.ErrorIs(t, told, sender.ErrDeliveryTimeout)
+	require.ErrorIs(t, told, protocol.NotEnoughReplicas)
+}
+
 // SND-14: no right to be idempotent: what waits fails, and later sends try again.
 func TestProducerIDRefused(t *testing.T) {
 	allowed := false

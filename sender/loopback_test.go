@@ -19,7 +19,8 @@ import (
 // that acknowledges each request in the next Poll and allocates nothing: for benchmarks and allocation ceilings.
 type loopback struct {
 	looks, wakes int
-	onLook       func() // in Look
+	onLook       func()        // in Look
+	took         time.Duration // by each Poll
 
 	*sender.Sender
 	acc   *accumulator.RecordAccumulator
@@ -49,7 +50,7 @@ type loopback struct {
 
 // newLoopback makes one whose rounds append a record of size bytes to each of partitions partitions, all led by one node, and send them.
 func newLoopback(tb testing.TB, partitions, size int) *loopback {
-	l := &loopback{partitions: partitions, now: time.UnixMilli(1_700_000_000_000)}
+	l := &loopback{partitions: partitions, now: time.UnixMilli(1_700_000_000_000), took: time.Millisecond}
 	now := func() time.Time { return l.now }
 	l.told = func(_ accumulator.Result, err error) {
 		require.NoError(tb, err)
@@ -145,7 +146,7 @@ func (l *loopback) Send(r netclient.Request, now time.Time) {
 }
 
 func (l *loopback) Poll(now time.Time, _ time.Duration) time.Time {
-	l.now = now.Add(time.Millisecond)
+	l.now = now.Add(l.took)
 	if l.id != nil {
 		l.id(&netclient.Response{Node: 1, Version: 5, Body: l.idBody, Now: l.now})
 		l.id = nil

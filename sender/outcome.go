@@ -152,16 +152,16 @@ func (s *Sender) acknowledged(b *accumulator.ProducerBatch, base, logAppend int6
 // implicitAck is the planted bug of that name; nil without the build tag.
 var implicitAck func(s *Sender, b *accumulator.ProducerBatch, base int64, now time.Time)
 
-// retryOrFail sends a batch again if it may be: its retries and its delivery timeout are not used up.
+// retryOrFail sends a batch again if it has retries left.
 func (s *Sender) retryOrFail(b *accumulator.ProducerBatch, err error, message string, perRecord func(int) error, now time.Time) {
-	if b.Attempts() <= s.cfg.Retries && now.Sub(b.Created()) < s.cfg.DeliveryTimeout {
+	if b.Attempts() <= s.cfg.Retries {
 		s.again(b, err, now)
 		return
 	}
 	s.failBatch(b, err, message, perRecord, now)
 }
 
-// again puts a batch back, to be sent once its back-off is over. The delivery timeout ends this.
+// again puts a batch back, to be sent once its back-off is over, or ends it if its time is up: then that is the cause, and err the last answer.
 func (s *Sender) again(b *accumulator.ProducerBatch, err error, now time.Time) {
 	b.SetLastError(err)
 	if now.Sub(b.Created()) >= s.cfg.DeliveryTimeout {

@@ -36,6 +36,9 @@ func newApp(w *World, p *Plan, b *Book, c *chaos) *app {
 	a := &app{w: w, p: p, b: b, c: c, cancelled: ctx}
 	a.maxRecord = int(min(int64(p.Config.MaxRequestSize), p.Config.BufferMemory))
 	b.byAck = func(r *record) {
+		if r.told != nil {
+			r.told()
+		}
 		if r.then && !a.stopped {
 			a.send(stream(p.Seed, 1000+int(r.id)), nil)
 		}
@@ -53,9 +56,16 @@ func (a *app) start() {
 			a.c.note(k) // once for all callbacks
 		}
 	}
+	rate := a.p.Rate
+	if a.p.Callers > 0 {
+		rate /= 2 // the other half is theirs
+		for i := range a.p.Callers {
+			a.caller(stream(a.p.Seed, 30+i), float64(a.p.Callers)/rate)
+		}
+	}
 	for i := range a.p.Senders {
 		d := stream(a.p.Seed, 10+i)
-		mean := float64(time.Second) * float64(a.p.Senders) * float64(a.p.Burst+1) / 2 / a.p.Rate
+		mean := float64(time.Second) * float64(a.p.Senders) * float64(a.p.Burst+1) / 2 / rate
 		var turn func()
 		turn = func() {
 			if a.stopped {
@@ -71,6 +81,33 @@ func (a *app) start() {
 	a.c.every(WallClockJump, 5*time.Second, time.Second, func(t *trigger) {
 		a.w.Selector.Skew = t.between(-50*time.Minute, 50*time.Minute)
 	})
+}
+
+// caller is somebody who waits for each record's future before the next is sent: many in a row, then a pause, so that there is one every so many seconds in the mean.
+func (a *app) caller(d draw, every float64) {
+	var next func(n int)
+	next = func(n int) {
+		if a.stopped {
+			return
+		}
+		if n == 0 {
+			n = 1 + d.IntN(40)
+			pause := time.Duration(d.ExpFloat64() * every * float64(n) * float64(time.Second))
+			a.w.Selector.In(pause, func() { next(n) })
+			return
+		}
+		topic, r, rec := a.draw(d)
+		r.told = func() { a.w.Selector.In(pick(d, 0, 0, 5*time.Microsecond), func() { next(n - 1) }) }
+		refused := func() {
+			if r.refused {
+				a.w.Selector.In(d.between(0, 40*time.Millisecond), func() { next(n - 1) })
+			}
+		}
+		if !a.try(d, topic, r, &rec, 50, refused) {
+			refused()
+		}
+	}
+	next(0)
 }
 
 // burst sends n records, one right after the other unless one has to wait for memory.
@@ -89,8 +126,14 @@ func (a *app) burst(d draw, n int, then func()) {
 
 // send makes a record and sends it. True: it has to wait, and calls resume when that is over. A nil resume does not wait.
 func (a *app) send(d draw, resume func()) (waits bool) {
-	i := d.IntN(len(a.b.topics))
-	r := a.b.newRecord()
+	topic, r, rec := a.draw(d)
+	return a.try(d, topic, r, &rec, 50, resume)
+}
+
+// draw makes a record for one of the topics. Its value is valid until the next one is made.
+func (a *app) draw(d draw) (topic int, r *record, rec accumulator.Record) {
+	topic = d.IntN(len(a.b.topics))
+	r = a.b.newRecord()
 	r.valueSize = a.p.MinValue + d.IntN(a.p.MaxValue-a.p.MinValue+1)
 	if a.p.MaxValue > 1000 && d.chance(0.8) {
 		r.valueSize = min(r.valueSize, 200+d.IntN(200)) // mostly small ones
@@ -103,7 +146,7 @@ func (a *app) send(d draw, resume func()) (waits bool) {
 	if r.valueSize < 8 || d.chance(0.1) {
 		r.by = pick(d, inHeader, inTimestamp)
 	}
-	rec := accumulator.Record{
+	rec = accumulator.Record{
 		Partition: partitioner.Any, Timestamp: r.timestamp(), Key: r.key(), Value: r.value(a.scratch), Headers: r.headers(),
 	}
 	if r.by == inValue {
@@ -115,7 +158,7 @@ func (a *app) send(d draw, resume func()) (waits bool) {
 	}
 	switch how {
 	case byApplication:
-		rec.Partition = int32(d.IntN(len(a.b.parts[i])))
+		rec.Partition = int32(d.IntN(len(a.b.parts[topic])))
 	case byKey:
 		if r.keySize < 0 {
 			r.keySize = 12
@@ -125,7 +168,7 @@ func (a *app) send(d draw, resume func()) (waits bool) {
 		r.keySize, rec.Key = -1, nil
 	}
 	r.then = a.c.kind[SendFromCallback].level != Off && d.chance(0.2)
-	return a.try(d, i, r, &rec, 50, resume)
+	return topic, r, rec
 }
 
 // try appends a record as the facade does.
@@ -185,7 +228,7 @@ func (a *app) try(d draw, topic int, r *record, rec *accumulator.Record, tries i
 	if a.p.Blocking || a.c.fires(Cancel, 5) {
 		ctx, wait = a.cancelled, time.Hour // begins to wait, and gives up
 	}
-	_, partition, err := a.w.Acc.Append(ctx, a.w.Acc.Topic(name), md, &to, r.OnCompletion, false, wait)
+	future, partition, err := a.w.Acc.Append(ctx, a.w.Acc.Topic(name), md, &to, r.OnCompletion, r.told != nil, wait)
 	switch {
 	case err == nil:
 		p := a.b.find(name, partition)
@@ -199,6 +242,9 @@ func (a *app) try(d draw, topic int, r *record, rec *accumulator.Record, tries i
 			a.b.violate("record %d was put into partition %d instead of %d", r.id, partition, rec.Partition)
 		}
 		a.b.accept(r, p)
+		if r.told != nil {
+			r.future, r.done = future, future.Done()
+		}
 		return false
 	case errors.Is(err, accumulator.ErrClosed) || errors.Is(err, metadata.ErrClosed):
 		if !a.closing {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -98,6 +99,11 @@ type record struct {
 	lost      bool // was in a log, or a part of one, that is no more
 	refused   bool // never accepted
 	then      bool // its callback sends another one
+
+	// Of a record that somebody waits for, who goes on when it is settled.
+	told   func()
+	future accumulator.Handle
+	done   <-chan struct{}
 }
 
 // identity is where a record carries its number.
@@ -302,8 +308,23 @@ func (r *record) OnCompletion(res accumulator.Result, err error) {
 		}
 		b.checkError(r)
 	}
+	if r.done != nil {
+		b.checkFuture(r, res, err)
+	}
 	if b.byAck != nil {
 		b.byAck(r)
+	}
+}
+
+// checkFuture checks that who waits for a record was told, and hears what its callback hears.
+func (b *Book) checkFuture(r *record, res accumulator.Result, err error) {
+	select {
+	case <-r.done:
+		if said, failed := r.future.Wait(context.Background()); said != res || failed != err {
+			b.violate("record %d: the future says %v, %v, and the callback %v, %v", r.id, said, failed, res, err)
+		}
+	default:
+		b.violate("record %d: its callback runs, and its future is not done", r.id)
 	}
 }
 

@@ -351,9 +351,3 @@ func TestRecoveryTime(t *testing.T) {
 		assert.Equal(t, tt.want+10*step, s.recoveryTime(), tt.fault.String())
 	}
 }
-
-// How often a client may try, by its back-off.
-func TestAttempts(t *testing.T) {
-	assert.Equal(t, 5, attempts(50*time.Millisecond, time.Second))
-	assert.Equal(t, 9, attempts(20*time.Millisecond, 200*time.Millisecond))
-}

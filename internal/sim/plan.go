@@ -33,6 +33,7 @@ type Plan struct {
 	Senders  int
 	Rate     float64 // records a second, all senders together
 	Burst    int     // most records at once
+	Callers  int     // who wait for each record before they send the next; half of the rate is theirs
 	MinValue int
 	MaxValue int
 	Spread   spread // how records choose their partition
@@ -105,6 +106,9 @@ func Draw(seed uint64, o Options) Plan {
 	p.MaxLatency = p.MinLatency * time.Duration(pick(d, 1, 2, 10))
 	p.SkipClusterCheck = d.chance(0.2)
 	p.Assists = stream(seed, 8).chance(0.5)
+	if callers := stream(seed, 7); callers.chance(0.4) {
+		p.Callers = 1 + callers.IntN(8)
+	}
 	p.drawConfig(d)
 	p.drawSizes(d)
 	p.drawLevels(d)
@@ -395,8 +399,8 @@ func (p Plan) String() string {
 		p.Nodes, p.Spares, c.Cluster.Generation.Name, c.Cluster.Replicas, c.Cluster.Model, p.Topics, p.Partitions, p.Faults)
 	fmt.Fprintf(&s, "\nidempotent %v acks %d/%v in flight %d linger %v batch %d buffer %d request timeout %v delivery timeout %v codec %v",
 		p.idempotent(), c.Acks, c.AcksNone, c.MaxInFlight, c.Linger, c.BatchSize, c.BufferMemory, c.RequestTimeout, c.DeliveryTimeout, c.Codec)
-	fmt.Fprintf(&s, "\n%.0f records/s of %d to %d bytes in bursts of %d, latency %v to %v, %d bytes/s, assistants %v\nfaults:",
-		p.Rate, p.MinValue, p.MaxValue, p.Burst, p.MinLatency, p.MaxLatency, p.Bandwidth, p.Assists)
+	fmt.Fprintf(&s, "\n%.0f records/s of %d to %d bytes in bursts of %d, %d who wait for each, latency %v to %v, %d bytes/s, assistants %v\nfaults:",
+		p.Rate, p.MinValue, p.MaxValue, p.Burst, p.Callers, p.MinLatency, p.MaxLatency, p.Bandwidth, p.Assists)
 	for _, k := range p.On() {
 		s.WriteString(" " + k.String())
 		if p.Levels[k] == Often {

@@ -105,13 +105,13 @@ func (r *run) build() {
 	w.Selector.WriteTime = func(size int) time.Duration { return time.Duration(int64(size) * int64(time.Second) / bw) }
 	w.Selector.Network = r.c.network()
 	w.Selector.AskCluster = !p.SkipClusterCheck
-	// Delivery 4 has 20 attempts to connect and 10 metadata requests for all brokers, at a back-off of 100 ms. More brokers that
-	// are in trouble at once, and shorter back-offs, make more.
-	r.tap.dials.limit = 20 + (p.Nodes+p.Spares)*(2+attempts(w.Config.ReconnectBackoff, w.Config.ReconnectBackoffMax))
+	// Delivery 4 has 20 attempts to connect within a second and 10 metadata requests for all brokers, at a back-off of 100 ms. Of more brokers, each may be
+	// tried once, and bootstrap servers are counted with them. Shorter back-offs have more requests.
+	r.tap.dials.limit = max(20, 2*(p.Nodes+p.Spares))
 	// The back-off is between repetitions. Each topic is asked about at once when the application first names it.
 	r.tap.metadata.limit = int(time.Second/w.Config.RetryBackoff) + 1 + p.Topics
 	if p.Levels[FuzzedMetadata] != Off {
-		r.tap.dials.limit += r.tap.metadata.limit // each answer may name another address, which has no back-off yet
+		r.tap.dials.limit += r.tap.metadata.limit // each answer may name a broker that was not known
 	}
 	r.tap.producerIDs.limit = int(time.Second/w.Config.RetryBackoff) + 2
 

@@ -457,14 +457,3 @@ func (r *rate) count(now time.Duration, b *Book, what string) {
 		r.times = r.times[:0]
 	}
 }
-
-// attempts is how many attempts there are within a second if each fails at once, and the back-off between them doubles. Jitter
-// takes up to a fifth off it.
-func attempts(backoff, most time.Duration) int {
-	n := 1
-	for at := backoff; at*8/10 < time.Second; at += backoff {
-		n++
-		backoff = min(2*backoff, most)
-	}
-	return n
-}
