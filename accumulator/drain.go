@@ -253,7 +253,7 @@ func (a *RecordAccumulator) finish(b *ProducerBatch, out outcome) {
 	b.state.Store(int32(stateDone))
 	b.out = out
 	if b.res != nil {
-		a.s.told += b.res.settle(out, b.slots)
+		a.s.told += b.res.settle(out, b.slots, &a.s.spare)
 	}
 	if b.callbacks {
 		b.refs.Add(1)

@@ -41,8 +41,9 @@ type senderState struct {
 	gated    dequeList // idempotence does not let their first batch go yet
 	retries  retryHeap
 
-	flight   int64 // of all nodes together
-	told     int   // how many who waited for a record were woken; see TakeTold
+	flight   int64      // of all nodes together
+	spare    spareSlots // for results
+	told     int        // how many who waited for a record were woken; see TakeTold
 	closing  bool
 	pass     uint64    // counts calls of Ready, to name each topic once
 	taken    []*deque  // scratch for the signals taken

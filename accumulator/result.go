@@ -241,13 +241,13 @@ func (r *batchResult) hurry() {
 }
 
 // settle publishes the verdict, wakes who waits and says how many these are. slots is copied: the batch keeps it.
-func (r *batchResult) settle(out outcome, slots []slot) (told int) {
+func (r *batchResult) settle(out outcome, slots []slot, spare *spareSlots) (told int) {
 	r.out = out
 	if len(slots) == 1 {
 		r.one = slots[0]
 		r.one.cb = nil
 	} else {
-		r.many = make([]slot, len(slots))
+		r.many = spare.take(len(slots))
 		copy(r.many, slots)
 		for i := range r.many {
 			r.many[i].cb = nil // the callbacks are not for the futures to keep alive
@@ -291,6 +291,27 @@ func (w waiter) wake() {
 	} else {
 		w.ch <- struct{}{} // has room for one
 	}
+}
+
+// spareSlots makes the slots of results, many at a time where they are few: callers who each wait for their record share batches of a few
+// records, and do not pay an allocation for each of these either. A chunk lives as long as any future of its results.
+type spareSlots struct{ chunk []slot }
+
+const (
+	slotChunk = 128
+	fewSlots  = slotChunk / 8
+)
+
+func (s *spareSlots) take(n int) []slot {
+	if n > fewSlots {
+		return make([]slot, n)
+	}
+	if len(s.chunk) < n {
+		s.chunk = make([]slot, slotChunk)
+	}
+	taken := s.chunk[:n:n]
+	s.chunk = s.chunk[n:]
+	return taken
 }
 
 // resultChunk is how many results are made at a time, so that a synchronous caller, who needs one a
