@@ -1,47 +1,48 @@
 package netclient
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
-// budget bounds how often the client tries to connect, over all nodes (delivery: no storm). Pauses alone do not: they belong to a node,
-// and many nodes may be in trouble at once. Whoever finds it spent gets the next free place, so that everybody has a turn.
+// budget paces attempts to connect, over all nodes (delivery: no storm). Pauses alone do not: they belong to a node, and many nodes may be in trouble at once.
+// Whoever has to wait gets the next free place, so that everybody has a turn, and places are evenly spaced, so that a turn comes soon for each.
 type budget struct {
-	places []time.Time // when attempts were, or are to be, made; ascending, without those that count no longer
+	next time.Time // when the next attempt would be in time
 }
 
 const (
-	// attemptsPerSecond is how many attempts to connect there may be within any second while the client knows no more nodes than that.
-	// With more of them it is one for each: then they could not all be found again within a second of being back.
-	attemptsPerSecond = 20
-	// placeKept is how late a place may be taken. An attempt later than that asks for another, since it may meet those that others wait for.
-	placeKept = 25 * time.Millisecond
-	// budgetWindow is longer than a second by as much, and as much again for the time from here to the wire.
-	budgetWindow = time.Second + 2*placeKept
+	// pace is the time between places: with those that are early or late there are at most 20 attempts in any second.
+	pace = 62 * time.Millisecond
+	// pacedNodes is how many nodes the client may know before places come closer together: with more of them there is still about one a second for each, or they
+	// could not all be found again soon after being back.
+	pacedNodes = 20
+	// early is how much before its time an attempt may be: three nodes that lose their connections together are tried together.
+	early = 2 * pace
+	// placeKept is how late a place may be taken. It is longer than the pace, so that a loop that is always late still takes some.
+	placeKept = 100 * time.Millisecond
 )
 
-// place returns the time of the next attempt, now or later, and counts it.
-func (b *budget) place(now time.Time, limit int) time.Time {
-	old := 0
-	for old < len(b.places) && now.Sub(b.places[old]) >= budgetWindow {
-		old++
-	}
-	b.places = slices.Delete(b.places, 0, old)
-	at := now
-	if n := len(b.places); n >= limit {
-		at = later(now, b.places[n-limit].Add(budgetWindow))
-	}
-	b.places = append(b.places, at)
-	return at
+// interval is the time between places when so many nodes are known.
+func interval(nodes int) time.Duration {
+	return pace * (pacedNodes + 1) / time.Duration(max(pacedNodes, nodes)+1)
 }
 
-// mayTry reports whether n, which is past its pause, may be connected now. If not it waits for its place, and its delay says how long.
+// mayTry reports whether n, which is past its pause, may be connected now. If not it waits for its place, and its delay says how long. The first attempt to
+// connect to a broker does not wait: a client that starts has to connect to all of them.
 func (c *NetworkClient) mayTry(n *nodeConn, now time.Time) bool {
-	late := now.Sub(n.place)
-	if late > placeKept {
-		n.place = c.budget.place(now, max(attemptsPerSecond, len(c.nodes)))
-		late = now.Sub(n.place)
+	if n.attemptAt.IsZero() && n.addr.ID >= 0 {
+		if c.budget.next.Sub(now) < time.Second { // very many must not hold up those in trouble for longer
+			c.budget.take(now, len(c.nodes))
+		}
+		return true
 	}
-	return late >= 0
+	if now.Sub(n.place) > placeKept {
+		if twin := c.twin(n); twin != nil && now.Sub(twin.place) <= placeKept {
+			n.place = twin.place // whichever is first
+		} else {
+			n.place = later(now, c.budget.next.Add(-early))
+			c.budget.take(n.place, len(c.nodes))
+		}
+	}
+	return !now.Before(n.place)
 }
+
+func (b *budget) take(at time.Time, nodes int) { b.next = later(b.next, at).Add(interval(nodes)) }

@@ -194,7 +194,7 @@ func (c *NetworkClient) FinalizedFeature(name string) (level int16, ok bool) {
 }
 
 // Ready reports whether a request can be sent to the node now. If it has no connection, one is begun, as
-// soon as the back-off allows; Poll brings the news.
+// soon as the back-off and the budget for attempts allow; Poll brings the news.
 func (c *NetworkClient) Ready(node protocol.Node, now time.Time) bool {
 	if c.closed {
 		return false
@@ -226,7 +226,7 @@ func (c *NetworkClient) canSend(n *nodeConn, now time.Time) bool {
 }
 
 // PollDelay is how long until the node may become able to be sent to by the passing of time alone: the rest
-// of a back-off or a throttle, zero when it could be connected now, practically for ever when only an
+// of a back-off, of the wait for a place in the budget for attempts, or of a throttle, zero when it could be connected now, practically for ever when only an
 // event can change it.
 func (c *NetworkClient) PollDelay(node int32, now time.Time) time.Duration {
 	if n := c.find(node); n != nil {
@@ -259,6 +259,9 @@ func (c *NetworkClient) LastError(node int32) error {
 func (c *NetworkClient) connect(n *nodeConn, addr protocol.Node, now time.Time) {
 	patience := c.setup.Delay(n.attempts)
 	n.becomeConnecting(addr, now, patience)
+	if twin := c.twin(n); twin != nil {
+		twin.place = time.Time{} // it was for both
+	}
 	c.log.Debug("connecting", "node", addr.ID, "addr", addr.Addr(), "timeout", patience)
 	c.sel.Connect(addr, patience)
 }

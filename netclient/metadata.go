@@ -143,6 +143,9 @@ func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 			var at time.Time
 			if n != nil {
 				at = n.attemptAt
+				if !n.place.IsZero() {
+					at = time.Time{} // its turn has come
+				}
 			}
 			better := at.Before(to.connect.at)
 			if boot := addr.ID < 0; boot != (to.connect.addr.ID < 0) {
@@ -198,7 +201,7 @@ func (to *choice) see(n *nodeConn, now time.Time, c *NetworkClient, avoid bool) 
 
 // LeastLoaded returns the broker to ask when any will do: a ready one with the fewest requests in flight, else
 // one that is being connected, else the one that was not tried for the longest time. The caller goes on
-// with Ready. There is none while all are in back-off, throttled or full.
+// with Ready. There is none while all are in back-off, wait for their place in the budget for attempts, or are throttled or full.
 //
 // It is never a bootstrap server: a name can lead to another cluster by now, and only a metadata answer would tell.
 func (c *NetworkClient) LeastLoaded(now time.Time) (protocol.Node, bool) {

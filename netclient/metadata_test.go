@@ -373,7 +373,7 @@ func TestRebootstrapWhenNoNodeIsUsable(t *testing.T) {
 	r.pass(49 * ms)
 	assert.Less(t, r.sel.polls-polls, 5)
 	assert.Len(t, r.sel.connects, 3)
-	r.pass(ms)
+	r.pass(3 * ms) // the pause and, since this is the fourth attempt in so short a time, the budget's pace
 	r.poll(0)
 	assert.Len(t, r.sel.connects, 4)
 }

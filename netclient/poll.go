@@ -120,7 +120,7 @@ func (c *NetworkClient) connected(n *nodeConn, resp *protocol.ApiVersionsRespons
 	troubled := n.lastErr != nil
 	n.foreign = n.foreign && cluster == ""
 	n.becomeReady(now, newAPIVersions(n.addr, resp))
-	c.isThere(n)
+	c.isThere(n, now)
 	c.features.update(resp)
 	c.lostSince = time.Time{}
 	if n.versions.ranges[protocol.KeyAPIVersions].max >= throttleAPIVersions {

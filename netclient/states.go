@@ -136,7 +136,7 @@ func (n *nodeConn) becomeIdle(now time.Time, err error, lived bool, reconnect ba
 }
 
 // How far the pause grows as long as that has not lasted for ten times as long: for a node that takes connections but breaks them off before they are up,
-// and for one that is away. More than for batches, so that three such brokers do not use up the budget for attempts. A broker that is back is to be written to within half a second; one that never was where it is said to be has no
+// and for one that is away. More than for batches, so that three such brokers rarely have to wait for each other. A broker that is back is to be written to within half a second; one that never was where it is said to be has no
 // such claim, and is tried ever less often at once.
 const (
 	harmlessHostile = 240 * time.Millisecond
@@ -204,11 +204,23 @@ func (c *NetworkClient) lived(n *nodeConn) bool {
 	return slices.ContainsFunc(c.nodes, func(m *nodeConn) bool { return m.lived && sameAddress(m.at, n.addr) })
 }
 
-// isThere ends the pause of a broker at whose address a bootstrap server has answered.
-func (c *NetworkClient) isThere(n *nodeConn) {
+// twin returns the bootstrap server at a broker's address, or the broker at a bootstrap server's; nil: there is none.
+func (c *NetworkClient) twin(n *nodeConn) *nodeConn {
+	for _, m := range c.nodes {
+		if (m.addr.ID < 0) != (n.addr.ID < 0) && sameAddress(m.at, n.at) {
+			return m
+		}
+	}
+	return nil
+}
+
+// isThere ends the wait of a broker at whose address a bootstrap server has answered.
+func (c *NetworkClient) isThere(n *nodeConn, now time.Time) {
 	for _, m := range c.nodes {
 		if n.addr.ID < 0 && m.addr.ID >= 0 && m.state == nodeIdle && m.attempts > 0 && sameAddress(m.at, n.addr) {
 			m.retryAt = time.Time{}
+			m.place = now
+			c.budget.take(now, len(c.nodes))
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 	"time"
 
@@ -148,114 +147,6 @@ func TestReconnectBackoffOfWhoWasThere(t *testing.T) {
 	}
 	assert.Equal(t, []time.Duration{50 * ms, 100 * ms, 200 * ms, 380 * ms, 380 * ms}, pauses[:5])
 	assert.InDelta(t, 10*time.Second, r.now.Sub(began), float64(2*time.Second))
-}
-
-// Delivery 4: at most 20 attempts a second over all brokers, or one for each if they are more; none is left out, and all are found again within a second or two.
-func TestReconnectBackoffOfMany(t *testing.T) {
-	for _, brokers := range []int{3, 7, 10, 20, 21, 60} {
-		t.Run(strconv.Itoa(brokers), func(t *testing.T) {
-			r := newRig(t, Config{Rand: rand.New(rand.NewPCG(1, 1)).IntN}, seq(1, int32(brokers))...)
-			for id := range int32(brokers) {
-				r.connect(id + 1) // all at once: a client that starts waits for nothing
-			}
-			require.Equal(t, t0, r.now)
-			r.pass(2 * time.Second)
-			for id := range int32(brokers) {
-				r.sel.gone(0, id+1, errReset)
-			}
-			r.poll(0)
-			var tries []time.Time
-			tried := make([]time.Time, brokers)
-			for end := r.now.Add(10 * time.Second); r.now.Before(end); {
-				wait := forever
-				for id := range int32(brokers) {
-					n := len(r.sel.connects)
-					require.False(t, r.Ready(r.node(id+1), r.now))
-					if len(r.sel.connects) > n {
-						tries = append(tries, r.now)
-						if !tried[id].IsZero() {
-							require.Less(t, r.now.Sub(tried[id]), 2200*ms, "node %d", id+1)
-						}
-						tried[id] = r.now
-						r.sel.gone(0, id+1, errReset)
-						continue
-					}
-					d := r.PollDelay(id+1, r.now)
-					require.Positive(t, d, "the sender would spin")
-					wait = min(wait, d)
-				}
-				r.poll(0)
-				r.pass(min(wait, 40*ms) + time.Duration(r.rand(3))*ms)
-			}
-			assert.LessOrEqual(t, mostWithin(time.Second, tries), max(20, brokers))
-			began, found := r.now, 0
-			for ; found < brokers; r.pass(5 * ms) {
-				require.Less(t, r.now.Sub(began), 2200*ms)
-				found = 0
-				for id := range int32(brokers) {
-					n := len(r.sel.connects)
-					if r.Ready(r.node(id+1), r.now) {
-						found++
-					} else if len(r.sel.connects) > n {
-						r.sel.up(0, id+1, apis())
-					}
-				}
-				r.poll(0)
-			}
-		})
-	}
-}
-
-// mostWithin is how many of these ascending times lie within d, at most.
-func mostWithin(d time.Duration, times []time.Time) (most int) {
-	for from := range times {
-		n := from
-		for n < len(times) && times[n].Sub(times[from]) < d {
-			n++
-		}
-		most = max(most, n-from)
-	}
-	return most
-}
-
-// Whoever comes late for its place in the budget asks for another, so that attempts do not bunch; a place that nobody takes holds up no one for long.
-func TestBudgetPlaceIsKeptShortly(t *testing.T) {
-	r := newRig(t, Config{}, seq(1, 3)...)
-	for range attemptsPerSecond {
-		r.budget.place(r.now, attemptsPerSecond)
-	}
-	assert.False(t, r.Ready(r.node(1), r.now))
-	assert.False(t, r.Ready(r.node(2), r.now))
-	assert.Empty(t, r.sel.connects)
-	assert.Equal(t, budgetWindow, r.PollDelay(1, r.now))
-	r.pass(budgetWindow + placeKept)
-	r.Ready(r.node(1), r.now)
-	assert.Len(t, r.sel.connects, 1, "late, but not too late")
-	for range attemptsPerSecond {
-		r.budget.place(r.now, attemptsPerSecond)
-	}
-	r.pass(ms)
-	r.Ready(r.node(2), r.now)
-	assert.Len(t, r.sel.connects, 1, "too late")
-	assert.Positive(t, r.PollDelay(2, r.now))
-	r.pass(r.PollDelay(2, r.now))
-	r.Ready(r.node(2), r.now)
-	assert.Len(t, r.sel.connects, 2)
-}
-
-// The metadata's wish for a connection waits for its place like everybody's, and Poll sleeps until then.
-func TestBudgetOfMetadata(t *testing.T) {
-	r := newRig(t, Config{}, 1)
-	for range attemptsPerSecond {
-		r.budget.place(r.now, attemptsPerSecond)
-	}
-	r.md.dueAt = r.now
-	began := r.now
-	r.poll(-1)
-	assert.Empty(t, r.sel.connects)
-	assert.Equal(t, budgetWindow, r.now.Sub(began))
-	r.poll(ms)
-	assert.Len(t, r.sel.connects, 1)
 }
 
 // A node that keeps taking connections and ending them is not connected ever and again at once: the pause grows, though only to

@@ -111,13 +111,13 @@ func (s *Sender) settle(b *accumulator.ProducerBatch, p *protocol.ProduceRespons
 			s.failBatch(b, code, message, nil, now)
 			return
 		}
-		s.again(b, code, now)
+		s.again(b, code, message, now)
 	case producerGone:
 		if !s.txn.Lost(b, p.LogStartOffset, version >= 5) {
 			s.failBatch(b, code, message, nil, now)
 			return
 		}
-		s.again(b, code, now)
+		s.again(b, code, message, now)
 	case failProducer:
 		s.fail(fmt.Errorf("produce %v: %w", b.TopicPartition(), code))
 		s.failBatch(b, code, message, nil, now)
@@ -155,20 +155,20 @@ var implicitAck func(s *Sender, b *accumulator.ProducerBatch, base int64, now ti
 // retryOrFail sends a batch again if it has retries left.
 func (s *Sender) retryOrFail(b *accumulator.ProducerBatch, err error, message string, perRecord func(int) error, now time.Time) {
 	if b.Attempts() <= s.cfg.Retries {
-		s.again(b, err, now)
+		s.again(b, err, message, now)
 		return
 	}
 	s.failBatch(b, err, message, perRecord, now)
 }
 
 // again puts a batch back, to be sent once its back-off is over, or ends it if its time is up: then that is the cause, and err the last answer.
-func (s *Sender) again(b *accumulator.ProducerBatch, err error, now time.Time) {
+func (s *Sender) again(b *accumulator.ProducerBatch, err error, message string, now time.Time) {
 	b.SetLastError(err)
 	if now.Sub(b.Created()) >= s.cfg.DeliveryTimeout {
 		if s.txn != nil {
 			s.txn.Failed(b)
 		}
-		s.end(b, s.verdict(b, ErrDeliveryTimeout, err, "", now), nil, now)
+		s.end(b, s.verdict(b, ErrDeliveryTimeout, err, message, now), nil, now)
 		return
 	}
 	s.acc.Reenqueue(b, now)

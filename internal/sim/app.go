@@ -83,7 +83,7 @@ func (a *app) start() {
 	})
 }
 
-// caller is somebody who waits for each record's future before the next is sent: many in a row, then a pause, so that there is one every so many seconds in the mean.
+// caller is somebody who sends the next record when the one before is called back, and has the producer know that its future is waited for: many in a row, then a pause, so that there is one every so many seconds in the mean.
 func (a *app) caller(d draw, every float64) {
 	var next func(n int)
 	next = func(n int) {

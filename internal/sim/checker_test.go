@@ -141,6 +141,17 @@ func TestCheckersSee(t *testing.T) {
 			s.store(s.p0, r)
 			r.OnCompletion(accumulator.Result{Topic: "topic-0", Partition: 1, KeySize: 3, ValueSize: 20}, nil)
 		}, "acknowledged for topic-0-1, sent to topic-0-0"},
+		{"1", nil, func(s *suspect) {
+			r := s.record(s.p0)
+			r.future = accumulator.Failed("topic-0", 0, expired)
+			r.done = r.future.Done()
+			s.end(r, -1, expired)
+		}, "the future says"}, // another partition, or size
+		{"1", nil, func(s *suspect) {
+			r := s.record(s.p0)
+			r.done = make(chan struct{})
+			s.end(r, -1, expired)
+		}, "its future is not done"},
 
 		{"2", nil, func(s *suspect) { s.store(s.p0, s.acked(s.p0)) }, "for the second time"},
 		{"2", nil, func(s *suspect) {

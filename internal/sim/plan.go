@@ -60,6 +60,7 @@ const (
 // Options make a plan smaller. Zeros leave it as it was drawn.
 type Options struct {
 	Without    []Kind
+	Plain      bool // nobody waits for a record, and nobody assists the sender: as plans were before they had that
 	Faults     time.Duration
 	Partitions int
 	Trace      io.Writer // see Plan
@@ -108,6 +109,9 @@ func Draw(seed uint64, o Options) Plan {
 	p.Assists = stream(seed, 8).chance(0.5)
 	if callers := stream(seed, 7); callers.chance(0.4) {
 		p.Callers = 1 + callers.IntN(8)
+	}
+	if o.Plain {
+		p.Assists, p.Callers = false, 0
 	}
 	p.drawConfig(d)
 	p.drawSizes(d)

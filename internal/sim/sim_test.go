@@ -59,14 +59,14 @@ func TestSameSeedSameDigest(t *testing.T) {
 	require.NotEqual(t, one.Digest, other.Digest)
 }
 
-// Seeds that showed a fault once. Kinds of faults that came later are left out: the worlds are to be what they were.
+// Seeds that showed a fault once. What came later is left out: the worlds are to be what they were.
 func TestWorldsThatFailed(t *testing.T) {
 	var later []Kind
 	for k := firstLater; k < kinds; k++ {
 		later = append(later, k)
 	}
 	for _, seed := range []uint64{1018112, 1025912, 1026855, 1027047, 1029451, 2201433, 6000708, 6007708, 6011225, 7004904, 7015425, 7017198} {
-		assert.Empty(t, Run(Draw(seed, Options{Without: later})).Violations, "seed %d", seed)
+		assert.Empty(t, Run(Draw(seed, Options{Without: later, Plain: true})).Violations, "seed %d", seed)
 	}
 }
 
