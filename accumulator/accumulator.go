@@ -135,7 +135,11 @@ func New(cfg Config) *RecordAccumulator {
 		rawLimit: int(max(min(int64(cfg.BatchSize)*16, cfg.Pool.Total()/4), int64(cfg.BatchSize))),
 	}
 	a.backoff = backoff.Exponential{Initial: cfg.RetryBackoff, Max: cfg.RetryBackoffMax, Rand: cfg.Rand}
-	a.batches.New = func() any { return &ProducerBatch{a: a} }
+	a.batches.New = func() any {
+		b := &ProducerBatch{a: a}
+		b.slabs = b.few[:0]
+		return b
+	}
 	a.waits.New = func() any { return make(chan struct{}, 1) }
 	a.s.init(a)
 	a.seal.init(a)

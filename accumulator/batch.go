@@ -31,42 +31,46 @@ func (s state) String() string {
 //  2. Its slabs go back to the pool only when it is Done and sends == 0: KAFKA-19012 is this one missing.
 //  3. Its header is rewritten only while sends == 0.
 type ProducerBatch struct {
+	// What an append looks at comes first, so that it is in few lines of the cache: with thousands of partitions each of them is missed.
+
+	// The bytes. Owned as state says.
+	slabs [][]byte // the batch, header first; all full but the last, extra empty ones behind while open
+	slots []slot   // one a record
+	at    int      // the slab being filled
+	size  int      // bytes used in all slabs
+
+	// state changes under d.mu until the batch is popped; afterwards only the sender changes it.
+	// Sealing ends without the lock, hence atomic.
+	state atomic.Int32
+
+	// Guarded by d.mu while open, constant afterwards.
+	codec     protocol.Codec
+	precise   bool  // reads the clock for each record
+	callbacks bool  // some slot has one
+	isSplit   bool  // its memory is not the pool's
+	limit     int   // bytes, compressed, at which it is full
+	baseTS    int64 // ms
+	maxTS     int64
+	lastTS    int64 // the clock at its last reading, in ms
+	maxRecord int   // the largest record's bytes
+	res       *batchResult
+	few       [2][]byte // where slabs begins
+	estimate  float64
+	rawSize   int       // size before compression
+	created   time.Time // of its first record: delivery time counts from here
+	share     *share
+	counted   int // bytes of it that share.unsent holds
+
+	// crc is the checksum of the records up to summedTo in slabs[summed], see sum. Compressed ones are summed when they are.
+	crc              uint32
+	summed, summedTo int
+
 	a *RecordAccumulator
 	d *deque
 
 	// id orders batches by creation; sub orders the parts of a split one by the records they hold.
 	id  uint64
 	sub int32
-
-	// state changes under d.mu until the batch is popped; afterwards only the sender changes it.
-	// Sealing ends without the lock, hence atomic.
-	state atomic.Int32
-
-	// The bytes. Owned as state says.
-	slabs [][]byte // the batch, header first; all full but the last, extra empty ones behind while open
-	at    int      // the slab being filled
-	size  int      // bytes used in all slabs
-	slots []slot   // one a record
-	// crc is the checksum of the records up to summedTo in slabs[summed], see sum. Compressed ones are summed when they are.
-	crc              uint32
-	summed, summedTo int
-
-	// Guarded by d.mu while open, constant afterwards.
-	limit     int       // bytes, compressed, at which it is full
-	created   time.Time // of its first record: delivery time counts from here
-	baseTS    int64     // ms
-	maxTS     int64
-	lastTS    int64 // the clock at its last reading, in ms
-	estimate  float64
-	codec     protocol.Codec
-	rawSize   int // size before compression
-	maxRecord int // the largest record's bytes
-	res       *batchResult
-	callbacks bool // some slot has one
-	share     *share
-	counted   int  // bytes of it that share.unsent holds
-	isSplit   bool // its memory is not the pool's
-	precise   bool // reads the clock for each record
 
 	// Owned by the sender goroutine.
 	attempts     int

@@ -48,16 +48,19 @@ type View struct {
 // Only the sender removes from the front or puts back there; applications append at the tail.
 // So the front stays the same between a peek and a pop, with the lock free in between.
 type deque struct {
-	tp    protocol.TopicPartition
-	topic *Topic
-	share atomic.Pointer[share] // of the node that leads the partition; nil while unknown; set by the sender
+	// What an append looks at is in one line of the cache.
 
-	mu        sync.Mutex // guards what follows; incomplete.mu, signals.mu and pool.mu may be taken while held
-	q         []*ProducerBatch
-	head      int // q[head:] are the batches
-	signalled bool
-	lastSize  int // of the last batch closed: its successor's first slab follows it
-	untold    untold
+	mu    sync.Mutex            // guards what is marked so; incomplete.mu, signals.mu and pool.mu may be taken while held
+	last  *ProducerBatch        // the tail, nil: there is none; guarded by mu
+	share atomic.Pointer[share] // of the node that leads the partition; nil while unknown; set by the sender
+	topic *Topic
+	tp    protocol.TopicPartition
+
+	q         []*ProducerBatch // guarded by mu
+	head      int              // q[head:] are the batches; guarded by mu
+	lastSize  int              // of the last batch closed: its successor's first slab follows it; guarded by mu
+	untold    untold           // guarded by mu
+	signalled bool             // guarded by mu
 
 	// queued is len(), for who has not the lock.
 	queued atomic.Int32
@@ -108,11 +111,15 @@ func (d *deque) front() *ProducerBatch {
 	return d.q[d.head]
 }
 
-func (d *deque) tail() *ProducerBatch {
-	if d.head == len(d.q) {
-		return nil
+func (d *deque) tail() *ProducerBatch { return d.last }
+
+// changed is called after each change of q.
+func (d *deque) changed() {
+	d.last = nil
+	if d.head < len(d.q) {
+		d.last = d.q[len(d.q)-1]
 	}
-	return d.q[len(d.q)-1]
+	d.queued.Store(int32(d.len()))
 }
 
 func (d *deque) pushBack(b *ProducerBatch) {
@@ -122,7 +129,7 @@ func (d *deque) pushBack(b *ProducerBatch) {
 		d.q, d.head = d.q[:n], 0
 	}
 	d.q = append(d.q, b)
-	d.queued.Store(int32(d.len()))
+	d.changed()
 	d.untold.push(b)
 }
 
@@ -133,7 +140,7 @@ func (d *deque) popFront() *ProducerBatch {
 	if d.head == len(d.q) {
 		d.q, d.head = d.q[:0], 0
 	}
-	d.queued.Store(int32(d.len()))
+	d.changed()
 	return b
 }
 
@@ -151,7 +158,7 @@ func (d *deque) insert(b *ProducerBatch) {
 		copy(d.q[k+1:], d.q[k:])
 		d.q[k] = b
 	}
-	d.queued.Store(int32(d.len()))
+	d.changed()
 }
 
 // remove takes b out, wherever it stands.
@@ -165,7 +172,7 @@ func (d *deque) remove(b *ProducerBatch) bool {
 			copy(d.q[k:], d.q[k+1:])
 			d.q[len(d.q)-1] = nil
 			d.q = d.q[:len(d.q)-1]
-			d.queued.Store(int32(d.len()))
+			d.changed()
 			return true
 		}
 	}

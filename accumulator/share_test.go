@@ -435,6 +435,28 @@ func TestWorthAnother(t *testing.T) {
 	assert.True(t, r.a.WorthAnother(1))
 }
 
+// Where batches linger, few partitions are always worth another request, and many wait for the answer.
+func TestWorthAnotherForFew(t *testing.T) {
+	r := newRig(t, withBatch(64*kib), func(c *Config) { c.Linger = 5 * time.Millisecond })
+	leaders := make([]int32, fewReady+1)
+	for i := range leaders {
+		leaders[i] = 1
+	}
+	r.lead(orders, leaders...)
+	for p := range int32(fewReady) {
+		r.put(p, 100)
+	}
+	r.clock.advance(5 * time.Millisecond)
+	r.ready()
+	assert.True(t, r.a.WorthAnother(1))
+	r.put(fewReady, 100)
+	r.clock.advance(5 * time.Millisecond)
+	r.ready()
+	assert.False(t, r.a.WorthAnother(1))
+	r.put(0, 64*kib)
+	assert.True(t, r.a.WorthAnother(1))
+}
+
 // EXT-01: a partition whose batches the broker refuses for the time being holds up itself, not the other partitions of its
 // node: while it backs off, what is appended to it counts for no node, but against half of the buffer, with what waits
 // for a leader. When it is sent again it counts for its node again.

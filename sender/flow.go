@@ -9,7 +9,8 @@ import (
 type flow struct {
 	canSend  bool // as of refreshNodes
 	inFlight int
-	answer   time.Time     // when the last came
+	sent     time.Time     // when the last request was
+	answer   time.Time     // when the last answer came
 	progress time.Time     // of its last answer, or of the request that ended an idle time
 	minRTT   time.Duration // least time of a request; 0: none measured
 	rttSince time.Time     // minRTT is forgotten now and then: routes change

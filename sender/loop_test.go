@@ -2,6 +2,7 @@ package sender_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -388,6 +389,34 @@ func TestTimeUpWithTheAnswer(t *testing.T) {
 	}
 	require.ErrorIs(t, told, sender.ErrDeliveryTimeout)
 	require.ErrorIs(t, told, protocol.NotEnoughReplicas)
+}
+
+// Small batches of many partitions that are due together wait for the answer under way. Over a way that is longer than the linger they wait until the last request is
+// as old as that. Few do not wait.
+func TestManySmallBatchesWaitForTheAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		partitions int32
+		latency    time.Duration // each way
+		apart      time.Duration // the two requests
+	}{{200, 2 * time.Millisecond, 4 * time.Millisecond}, {200, 40 * time.Millisecond, 5 * time.Millisecond}, {30, 2 * time.Millisecond, 3 * time.Millisecond}} {
+		w := newWorld(t, sim.Config{Linger: 5 * time.Millisecond, Cluster: testbroker.Config{Nodes: 1}})
+		w.Selector.Latency = func() time.Duration { return tt.latency }
+		w.topic("t", int(tt.partitions))
+		w.send("t", 0, "before")
+		w.settle() // there is a producer id, and the time of a round trip is known
+		var at []time.Duration
+		w.Selector.Network.Sent = func(int32, testbroker.ConnID, protocol.Frame) { at = append(at, w.Selector.Since()) }
+		w.send("t", 0, "first")
+		w.Selector.In(3*time.Millisecond, func() {
+			for p := range tt.partitions {
+				w.send("t", p, fmt.Sprint(p))
+			}
+		})
+		w.Run(3*time.Millisecond, func() bool { return false })
+		w.settle()
+		require.Len(t, at, 2)
+		require.Equal(t, tt.apart, at[1]-at[0], "%d partitions, %v", tt.partitions, tt.latency)
+	}
 }
 
 // SND-14: no right to be idempotent: what waits fails, and later sends try again.

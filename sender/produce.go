@@ -87,8 +87,10 @@ func (s *Sender) send(node int32, version int16, now time.Time) {
 		}
 	}
 	s.cfg.Metrics.RecordsPerRequest.Observe(int64(r.records))
+	f := s.flow(node)
+	f.sent = now
 	if s.client.InFlightCount(node) == 0 {
-		s.flow(node).progress = now
+		f.progress = now
 	}
 	s.client.Send(netclient.Request{
 		Node: node, API: protocol.KeyProduce, Version: version, CorrelationID: corr,

@@ -271,7 +271,7 @@ func (s *Sender) work(now time.Time) time.Duration {
 			}
 			continue
 		}
-		s.sendTo(node.ID, now)
+		sooner(s.sendTo(node.ID, now))
 		if s.client.CanSend(id, now) {
 			continue
 		}
@@ -309,11 +309,19 @@ func (s *Sender) refreshNodes(now time.Time) {
 	}
 }
 
-// sendTo sends a node what it can take.
-func (s *Sender) sendTo(node int32, now time.Time) {
+// sendTo sends a node what it can take. It returns when there may be more to send by the passing of time alone; zero: only an event brings that.
+func (s *Sender) sendTo(node int32, now time.Time) time.Time {
 	for s.client.CanSend(node, now) {
-		if s.cfg.Linger == 0 && s.client.InFlightCount(node) > 0 && !s.acc.WorthAnother(node) {
-			return // the answer on its way sends what has come together until then
+		if s.client.InFlightCount(node) > 0 && !s.acc.WorthAnother(node) {
+			// The answer on its way sends what has come together until then. Over a long way that would be too late: there what has lingered waits no
+			// longer than that again.
+			f := s.flow(node)
+			if s.cfg.Linger == 0 || f.minRTT <= s.cfg.Linger {
+				return time.Time{}
+			}
+			if until := f.sent.Add(s.cfg.Linger); now.Before(until) {
+				return until
+			}
 		}
 		version, err := s.client.Version(node, protocol.KeyProduce, s.leastProduceVersion(), maxProduceVersion)
 		if err != nil {
@@ -321,14 +329,15 @@ func (s *Sender) sendTo(node int32, now time.Time) {
 				err = fmt.Errorf("zstd needs Kafka 2.1 or newer; another Compression may do for this cluster: %w", err)
 			}
 			s.refuse(node, err, now)
-			return
+			break
 		}
 		s.drained = s.acc.Drain(s.drained[:0], node, s.cfg.MaxRequestSize, now, s.gate)
 		if len(s.drained) == 0 {
-			return
+			break
 		}
 		s.send(node, version, now)
 	}
+	return time.Time{}
 }
 
 // maxProduceVersion is the newest version of Produce that is spoken.
