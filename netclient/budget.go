@@ -1,11 +1,15 @@
 package netclient
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // budget paces attempts to connect, over all nodes (delivery: no storm). Pauses alone do not: they belong to a node, and many nodes may be in trouble at once.
 // Whoever has to wait gets the next free place, so that everybody has a turn, and places are evenly spaced, so that a turn comes soon for each.
 type budget struct {
-	next time.Time // when the next attempt would be in time
+	next time.Time   // when the next attempt would be in time
+	made []time.Time // of the last second
 }
 
 const (
@@ -26,9 +30,9 @@ func interval(nodes int) time.Duration {
 }
 
 // mayTry reports whether n, which is past its pause, may be connected now. If not it waits for its place, and its delay says how long. The first attempt to
-// connect to a broker does not wait: a client that starts has to connect to all of them.
+// connect to a broker does not wait for that, as long as the second is not full: a client that starts has to connect to all of them.
 func (c *NetworkClient) mayTry(n *nodeConn, now time.Time) bool {
-	if n.attemptAt.IsZero() && n.addr.ID >= 0 {
+	if n.attemptAt.IsZero() && n.addr.ID >= 0 && c.budget.within(now) < max(pacedNodes, len(c.nodes)) {
 		if c.budget.next.Sub(now) < time.Second { // very many must not hold up those in trouble for longer
 			c.budget.take(now, len(c.nodes))
 		}
@@ -43,6 +47,16 @@ func (c *NetworkClient) mayTry(n *nodeConn, now time.Time) bool {
 		}
 	}
 	return !now.Before(n.place)
+}
+
+// within is how many attempts were made in the second that ends now.
+func (b *budget) within(now time.Time) int {
+	old := 0
+	for old < len(b.made) && now.Sub(b.made[old]) >= time.Second {
+		old++
+	}
+	b.made = slices.Delete(b.made, 0, old)
+	return len(b.made)
 }
 
 func (b *budget) take(at time.Time, nodes int) { b.next = later(b.next, at).Add(interval(nodes)) }

@@ -214,19 +214,19 @@ func (c *NetworkClient) Ready(node protocol.Node, now time.Time) bool {
 	return false
 }
 
-// CanSend reports whether a request can be sent to the node now: it is connected, not throttled, and has
-// less than MaxInFlight requests unanswered.
+// CanSend reports whether a request can be sent to the node now: it is connected, not throttled, has
+// less than MaxInFlight requests unanswered, and did not just close a connection that carried requests which are not answered, unless metadata was heard since.
 func (c *NetworkClient) CanSend(node int32, now time.Time) bool {
 	n := c.find(node)
 	return n != nil && c.canSend(n, now)
 }
 
 func (c *NetworkClient) canSend(n *nodeConn, now time.Time) bool {
-	return n.state == nodeReady && n.inFlight.waiting < c.cfg.MaxInFlight && !n.isThrottled(now)
+	return n.state == nodeReady && n.inFlight.waiting < c.cfg.MaxInFlight && !n.isThrottled(now) && !now.Before(n.doubted)
 }
 
 // PollDelay is how long until the node may become able to be sent to by the passing of time alone: the rest
-// of a back-off, of the wait for a place in the budget for attempts, or of a throttle, zero when it could be connected now, practically for ever when only an
+// of a back-off, of the wait for a place in the budget for attempts, of a throttle or a doubt, zero when it could be connected now, practically for ever when only an
 // event can change it.
 func (c *NetworkClient) PollDelay(node int32, now time.Time) time.Duration {
 	if n := c.find(node); n != nil {
@@ -259,6 +259,8 @@ func (c *NetworkClient) LastError(node int32) error {
 func (c *NetworkClient) connect(n *nodeConn, addr protocol.Node, now time.Time) {
 	patience := c.setup.Delay(n.attempts)
 	n.becomeConnecting(addr, now, patience)
+	c.budget.within(now)
+	c.budget.made = append(c.budget.made, now)
 	if twin := c.twin(n); twin != nil {
 		twin.place = time.Time{} // it was for both
 	}

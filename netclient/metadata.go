@@ -264,6 +264,9 @@ func (c *NetworkClient) handleMetadata(r *Response) {
 	switch err := c.md.HandleResponse(r.Version, resp, r.Now); {
 	case err == nil:
 		c.avoid = noNode
+		for _, n := range c.nodes {
+			n.doubted = time.Time{}
+		}
 		if n := c.find(r.Node); n != nil {
 			n.foreign = false
 		}

@@ -231,6 +231,11 @@ func (c *NetworkClient) disconnected(n *nodeConn, err error, now time.Time) {
 	}
 	wasUp, planned, oneWay := n.versions != nil, n.planned, n.oneWay
 	lost := n.inFlight.waiting
+	// A request that is not answered was refused, perhaps, since it should not have gone there. The next one would be refused as well, and take with it what was to
+	// tell where it should go.
+	if oneWay && n.why == nil {
+		n.doubted = now.Add(maxDoubt)
+	}
 	n.becomeIdle(now, err, c.lived(n), c.reconnect)
 	if !wasUp && !planned {
 		c.waitTogether(n)

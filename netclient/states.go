@@ -76,6 +76,7 @@ type nodeConn struct {
 	throttled time.Time     // before this no new request
 	lastErr   error         // why the last connection, or attempt, failed; nil once ready
 	lived     bool          // a connection to where it is was ready once
+	doubted   time.Time     // before this no new request: it closed a connection that was oneWay; zero when metadata was heard since
 	foreign   bool          // it said that it belongs to another cluster, and has not named ours since
 }
 
@@ -231,6 +232,9 @@ func (n *nodeConn) canConnect(now time.Time) bool {
 
 func (n *nodeConn) isThrottled(now time.Time) bool { return now.Before(n.throttled) }
 
+// maxDoubt is how long a node that may have refused a request without answer gets no other one while metadata is asked for.
+const maxDoubt = time.Second
+
 // delay is how long until the node may become usable by the passing of time alone.
 func (n *nodeConn) delay(now time.Time) time.Duration {
 	switch {
@@ -241,7 +245,9 @@ func (n *nodeConn) delay(now time.Time) time.Duration {
 			return d
 		}
 	case n.state == nodeReady && n.isThrottled(now) && !mutants.On(mutants.ThrottleWithoutTimer):
-		return n.throttled.Sub(now)
+		return max(n.throttled.Sub(now), n.doubted.Sub(now))
+	case n.state == nodeReady && now.Before(n.doubted):
+		return n.doubted.Sub(now)
 	}
 	return forever
 }

@@ -416,11 +416,36 @@ func TestBrokerClosesAfterUnansweredRequests(t *testing.T) {
 	r.sel.gone(0, 1, errReset)
 	r.poll(0)
 	assert.Equal(t, []error{errReset}, r.md.disconnects)
+
+	// Nothing more goes there before metadata was heard, or a second has passed.
 	r.pass(50 * ms)
-	r.connect(1)
+	r.Ready(r.node(1), r.now)
+	r.sel.up(0, 1, apis())
+	r.poll(0)
+	assert.False(t, r.CanSend(1, r.now))
+	assert.Equal(t, 950*ms, r.PollDelay(1, r.now))
+	r.md.dueAt = r.now
+	r.poll(0)
+	r.sel.answer(0, 1, metadataAnswer(1))
+	r.poll(0)
+	assert.True(t, r.CanSend(1, r.now))
 	r.sel.gone(0, 1, errReset)
 	r.poll(0)
 	assert.Len(t, r.md.disconnects, 1, "nothing was sent over this one")
+	r.pass(100 * ms)
+	r.connect(1)
+	r.send(1, &o, func(req *Request) { req.NoResponse = true })
+	r.sel.write(0, 1)
+	r.poll(0)
+	r.sel.gone(0, 1, errReset)
+	r.poll(0)
+	r.pass(200 * ms)
+	r.Ready(r.node(1), r.now)
+	r.sel.up(0, 1, apis())
+	r.poll(0)
+	assert.False(t, r.CanSend(1, r.now))
+	r.pass(r.PollDelay(1, r.now))
+	assert.True(t, r.CanSend(1, r.now))
 }
 
 // FC-095: a node with another address is closed at once, its requests come back in order, and the new address

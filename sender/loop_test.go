@@ -290,6 +290,30 @@ func TestLateAnswerIsIgnored(t *testing.T) {
 	}
 }
 
+// With acks 0 a broker refuses a batch by closing the connection, and with it goes the question for metadata that lies behind the batch. Nothing more is sent to it
+// until the metadata has been heard, or a producer under load would go on for ever with what is no longer so.
+func TestAcksNoneOfATopicThatIsAnother(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: nodes}, AcksNone: true, Linger: -1, ReconnectBackoff: 50 * time.Millisecond, ReconnectBackoffMax: time.Second})
+		w.topic("t", 3)
+		n := 0
+		var more func()
+		more = func() {
+			w.send("t", int32(n%3), fmt.Sprint(n))
+			if n++; n < 2000 {
+				w.Selector.In(time.Millisecond, more)
+			}
+		}
+		more()
+		w.Run(100*time.Millisecond, func() bool { return false })
+		require.NoError(t, w.Cluster.RecreateTopic(testbroker.Topic{Name: "t", Partitions: 3}))
+		w.Run(400*time.Millisecond, func() bool { return false })
+		for p := range int32(3) {
+			require.NotEmpty(t, w.Cluster.Records("t", p), "%d nodes, partition %d", nodes, p)
+		}
+	}
+}
+
 // S-90: with acks 0 a batch is done once it is written, at an unknown offset.
 func TestAcksNone(t *testing.T) {
 	w := newWorld(t, sim.Config{Cluster: testbroker.Config{Nodes: 1}, AcksNone: true})
