@@ -204,8 +204,8 @@ func (r *run) beCalm(in time.Duration) {
 	if l := &r.p.Levels; r.p.Config.AcksNone && (l[HalfOpen] != Off || l[Swallow] != Off || l[Silence] != Off) {
 		// They leave connections that will never bring an answer. No record waits for one, so that nothing tells of them until metadata
 		// is asked of such a connection, whenever that is. The question then takes its whole time, and a place among the requests in
-		// flight.
-		r.b.flushPatience += c.RequestTimeout
+		// flight; the next one may be asked of another such connection.
+		r.b.flushPatience += c.RequestTimeout * time.Duration(r.p.Nodes+r.p.Spares)
 	}
 	r.b.patience = r.b.flushPatience + 2*time.Second + max(c.Linger, 0)
 	r.w.Selector.In(in, func() { r.b.calm = r.w.Selector.Since() })
