@@ -209,8 +209,8 @@ type Config struct {
 	RetryBackoffMax time.Duration
 	// ReconnectBackoff is the wait before a broker is connected again; it doubles with every failure, give or take
 	// 20 % (reconnect.backoff.ms). For a broker that was there before it grows more slowly beyond 380ms (240ms if it takes connections
-	// and breaks them off), as RetryBackoff does. There are at most 20 attempts a second over all brokers, or about one for each of more than twenty: waits may be longer
-	// for that. Zero means 50ms.
+	// and breaks them off), as RetryBackoff does. There are at most 20 attempts a second over all brokers, or about one for each of more than twenty: waits may be
+	// longer for that. Zero means 50ms.
 	ReconnectBackoff time.Duration
 	// ReconnectBackoffMax bounds that wait (reconnect.backoff.max.ms). Zero means 1s, or ReconnectBackoff where that
 	// is set: the wait then does not grow.

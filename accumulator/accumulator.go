@@ -560,6 +560,7 @@ func (a *RecordAccumulator) release(b *ProducerBatch) {
 		a.pool.Release(b.slabs)
 	}
 	clear(b.slabs)
+	clear(b.few[:]) // where they were before they became many
 	b.slabs = b.slabs[:0]
 	b.unref()
 }
@@ -590,6 +591,6 @@ func (b *ProducerBatch) reset() {
 	b.leaderEpoch, b.dirty = 0, false
 	b.stamped, b.producer, b.sequence, b.sends, b.inFlight, b.ahead, b.out = false, protocol.ProducerID{}, 0, 0, false, false, outcome{}
 	b.lostAt, b.sentTo, b.lent = time.Time{}, nil, 0
-	b.mayBeWritten, b.unanswered, b.tainted, b.Mark, b.lastError = false, false, false, 0, nil
+	b.mayBeWritten, b.unanswered, b.tainted, b.Mark, b.lastError, b.lastMessage = false, false, false, 0, nil, ""
 	b.prev, b.next, b.listed = nil, nil, false
 }

@@ -86,6 +86,7 @@ type ProducerBatch struct {
 	inFlight     bool
 	ahead        bool // drained although another one stood before it
 	lastError    error
+	lastMessage  string
 	lostAt       time.Time
 	unanswered   bool    // an attempt under the present stamp went out and was not answered: it may be on its way still
 	tainted      bool    // an attempt's fate was unknown once: it, or the batch that this is a part of
@@ -211,8 +212,13 @@ func (b *ProducerBatch) SetLostAt(now time.Time) { b.lostAt = now }
 // LastError is what the last attempt met, or nil.
 func (b *ProducerBatch) LastError() error { return b.lastError }
 
-// SetLastError notes what an attempt met.
-func (b *ProducerBatch) SetLastError(err error) { b.lastError = err }
+// LastMessage is what the broker said with it, if anything.
+func (b *ProducerBatch) LastMessage() string { return b.lastMessage }
+
+// SetLastError notes what an attempt met, and what the broker said with it.
+func (b *ProducerBatch) SetLastError(err error, message string) {
+	b.lastError, b.lastMessage = err, message
+}
 
 // RetryAt is when the batch may be sent again, after Reenqueue.
 func (b *ProducerBatch) RetryAt() time.Time { return b.retryAt }

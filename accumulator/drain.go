@@ -29,6 +29,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 		return dst
 	}
 	a.s.drains++
+	n.cut = false
 	total, first := 0, len(dst)
 	for k := n.ready.n; k > 0 && a.mayFly(n); k-- {
 		d := n.ready.head
@@ -40,6 +41,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 			d.place(nil)
 			a.classify(d, now)
 		case noRoom:
+			n.cut = true
 			k = 0
 		case held:
 			d.place(&a.s.gated)

@@ -19,6 +19,7 @@ type node struct {
 	wasFull  bool // its share was, for those that may not wait, when open batches were looked at last
 	inFlight int
 	flight   int64 // memory of the batches that were drained for it and have not come back
+	cut      bool  // the last drain left some of what was ready, for want of room in the request
 	grown    int64 // so many bytes of filled slabs make its open batches sendable before linger: the request is large enough
 
 	// For the availability time-out: when it last had data and could take it, or only had data (SND-10).
@@ -539,6 +540,9 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 			closed, grown = 0, min(n.grown, n.share.hard.Load())
 		default:
 			closed = wakeBytes
+			if a.holds(n) {
+				grown = wakeBytes
+			}
 		}
 		n.share.wakeClosed.Store(closed)
 		n.share.wakeGrown.Store(grown)
@@ -564,6 +568,9 @@ func (a *RecordAccumulator) mustLook(now, until time.Time) bool {
 	}
 	for _, n := range a.s.ordered {
 		if n.canSend && n.linger.n > 0 && !n.wasFull && n.share.full(false) {
+			return true
+		}
+		if n.canSend && n.inFlight > 0 && a.holds(n) && n.share.unsent.Load() >= wakeBytes && a.mayFly(n) {
 			return true
 		}
 	}

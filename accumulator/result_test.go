@@ -247,7 +247,7 @@ func TestBatchesAreUsedAgain(t *testing.T) {
 	r.a.BeginFlush()
 	b := r.drainOne(1)
 	b.Hold()
-	b.SetLastError(errForced)
+	b.SetLastError(errForced, "")
 	b.SetMayBeWritten(true)
 	assert.True(t, b.MayBeWritten())
 	assert.False(t, b.Tainted())

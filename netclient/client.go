@@ -258,12 +258,14 @@ func (c *NetworkClient) LastError(node int32) error {
 // connect begins an attempt. n is idle, past its back-off, and may try.
 func (c *NetworkClient) connect(n *nodeConn, addr protocol.Node, now time.Time) {
 	patience := c.setup.Delay(n.attempts)
+	for _, m := range c.nodes {
+		if m != n && sameAddress(m.at, n.at) && m.place.Equal(n.place) {
+			m.place = time.Time{} // it was for all of them
+		}
+	}
 	n.becomeConnecting(addr, now, patience)
 	c.budget.within(now)
 	c.budget.made = append(c.budget.made, now)
-	if twin := c.twin(n); twin != nil {
-		twin.place = time.Time{} // it was for both
-	}
 	c.log.Debug("connecting", "node", addr.ID, "addr", addr.Addr(), "timeout", patience)
 	c.sel.Connect(addr, patience)
 }

@@ -1,6 +1,7 @@
 package netclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,14 +60,14 @@ func (c *NetworkClient) updateMetadata(now time.Time) time.Duration {
 		return c.fetch(to.ready, now)
 	case to.fresh != nil:
 		return c.slowConnect - now.Sub(to.fresh.attemptAt)
-	case to.connect.ok && c.mayTry(c.ensure(to.connect.addr), now):
+	case to.connect.ok && to.mayWish() && c.mayTry(c.ensure(to.connect.addr), now):
 		c.connect(c.ensure(to.connect.addr), to.connect.addr, now)
 		return c.slowConnect
 	case to.avoided != nil:
 		return c.fetch(to.avoided, now)
 	case to.full != nil:
 		return c.fetch(to.full, now)
-	case to.connect.ok:
+	case to.connect.ok && to.mayWish():
 		to.delay = min(to.delay, c.find(to.connect.addr.ID).delay(now))
 	}
 	return to.delay
@@ -96,11 +97,17 @@ type choice struct {
 		at   time.Time
 		ok   bool
 	}
+	waiting *nodeConn     // has a place in the budget: a bootstrap server if there is one, else whose turn is next
 	avoided *nodeConn     // as ready, but to be avoided
 	full    *nodeConn     // ready, but at MaxInFlight
 	up      bool          // some node is connected, though it may be throttled or full
 	hope    bool          // some node is usable, or may become so without going back to the bootstrap servers
 	delay   time.Duration // until the first node may become usable by time alone; 0 < delay
+}
+
+// mayWish reports whether a place may be taken for the node that can be connected: one is enough, and others want theirs.
+func (to *choice) mayWish() bool {
+	return to.waiting == nil || to.waiting.addr.ID >= 0 && to.connect.addr.ID < 0
 }
 
 // formerPause is the shortest time from one attempt to connect to a broker known before a rebootstrap to the next.
@@ -156,6 +163,9 @@ func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 			}
 			continue
 		}
+		if n.state == nodeIdle && n.place.After(now) && (to.waiting == nil || cmp.Or(cmp.Compare(boots(n), boots(to.waiting)), to.waiting.place.Compare(n.place)) > 0) {
+			to.waiting = n
+		}
 		to.delay = min(to.delay, n.delay(now))
 		to.see(n, now, c, addr.ID == avoid)
 	}
@@ -166,6 +176,14 @@ func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 		}
 	}
 	return to
+}
+
+// boots is 1 for a bootstrap server.
+func boots(n *nodeConn) int {
+	if n.addr.ID < 0 {
+		return 1
+	}
+	return 0
 }
 
 // see sorts in a node that has a connection, or will have one.
@@ -201,7 +219,7 @@ func (to *choice) see(n *nodeConn, now time.Time, c *NetworkClient, avoid bool) 
 
 // LeastLoaded returns the broker to ask when any will do: a ready one with the fewest requests in flight, else
 // one that is being connected, else the one that was not tried for the longest time. The caller goes on
-// with Ready. There is none while all are in back-off, wait for their place in the budget for attempts, or are throttled or full.
+// with Ready. There is none while all are in back-off, throttled or full.
 //
 // It is never a bootstrap server: a name can lead to another cluster by now, and only a metadata answer would tell.
 func (c *NetworkClient) LeastLoaded(now time.Time) (protocol.Node, bool) {
@@ -211,10 +229,12 @@ func (c *NetworkClient) LeastLoaded(now time.Time) (protocol.Node, bool) {
 		return to.ready.addr, true
 	case to.fresh != nil:
 		return to.fresh.addr, true
-	case to.connect.ok:
+	case to.connect.ok && to.mayWish():
 		return to.connect.addr, true
 	case to.slow != nil:
 		return to.slow.addr, true
+	case to.waiting != nil:
+		return to.waiting.addr, true
 	}
 	return protocol.Node{}, false
 }

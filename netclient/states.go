@@ -165,8 +165,8 @@ func (n *nodeConn) countLost(now time.Time, bound time.Duration) {
 	n.lostAt = now
 }
 
-// moveTo takes in where the node is. What happened at an old address does not count, and the new one is tried at once, unless the
-// address has just changed before: while brokers do not agree on it, each answer may undo what the one before said. The pause
+// moveTo takes in where the node is. What happened at an old address does not count, and the new one is tried at once, or at the place in the
+// budget that the node has, unless the address has just changed before: while brokers do not agree on it, each answer may undo what the one before said. The pause
 // counts from the last attempt, so that an address which changes faster than it lasts is tried all the same.
 func (n *nodeConn) moveTo(addr protocol.Node, now time.Time, reconnect backoff.Exponential) {
 	if sameAddress(n.at, addr) {
@@ -220,8 +220,10 @@ func (c *NetworkClient) isThere(n *nodeConn, now time.Time) {
 	for _, m := range c.nodes {
 		if n.addr.ID < 0 && m.addr.ID >= 0 && m.state == nodeIdle && m.attempts > 0 && sameAddress(m.at, n.addr) {
 			m.retryAt = time.Time{}
+			if now.Sub(m.place) > placeKept {
+				c.budget.take(now, len(c.nodes))
+			}
 			m.place = now
-			c.budget.take(now, len(c.nodes))
 		}
 	}
 }

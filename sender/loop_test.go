@@ -416,14 +416,20 @@ func TestTimeUpWithTheAnswer(t *testing.T) {
 }
 
 // Small batches of many partitions that are due together wait for the answer under way. Over a way that is longer than the linger they wait until the last request is
-// as old as that. Few do not wait.
+// as old as that. Few do not wait, and what is more than a request does not wait with its rest.
 func TestManySmallBatchesWaitForTheAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		partitions int32
-		latency    time.Duration // each way
-		apart      time.Duration // the two requests
-	}{{200, 2 * time.Millisecond, 4 * time.Millisecond}, {200, 40 * time.Millisecond, 5 * time.Millisecond}, {30, 2 * time.Millisecond, 3 * time.Millisecond}} {
-		w := newWorld(t, sim.Config{Linger: 5 * time.Millisecond, Cluster: testbroker.Config{Nodes: 1}})
+		size       int
+		latency    time.Duration   // each way
+		apart      []time.Duration // the requests
+	}{
+		{200, 1, 2 * time.Millisecond, []time.Duration{4 * time.Millisecond}},
+		{200, 1, 40 * time.Millisecond, []time.Duration{5 * time.Millisecond}},
+		{30, 1, 2 * time.Millisecond, []time.Duration{3 * time.Millisecond}},
+		{200, 500, 2 * time.Millisecond, []time.Duration{4 * time.Millisecond, 0}},
+	} {
+		w := newWorld(t, sim.Config{Linger: 5 * time.Millisecond, MaxRequestSize: 64 << 10, Cluster: testbroker.Config{Nodes: 1}})
 		w.Selector.Latency = func() time.Duration { return tt.latency }
 		w.topic("t", int(tt.partitions))
 		w.send("t", 0, "before")
@@ -433,14 +439,66 @@ func TestManySmallBatchesWaitForTheAnswer(t *testing.T) {
 		w.send("t", 0, "first")
 		w.Selector.In(3*time.Millisecond, func() {
 			for p := range tt.partitions {
-				w.send("t", p, fmt.Sprint(p))
+				w.send("t", p, fmt.Sprintf("%*d", tt.size, p))
 			}
 		})
 		w.Run(3*time.Millisecond, func() bool { return false })
 		w.settle()
-		require.Len(t, at, 2)
-		require.Equal(t, tt.apart, at[1]-at[0], "%d partitions, %v", tt.partitions, tt.latency)
+		require.Len(t, at, 1+len(tt.apart))
+		for i, apart := range tt.apart {
+			require.Equal(t, apart, at[i+1]-at[i], "%d partitions, %v", tt.partitions, tt.latency)
+		}
 	}
+}
+
+// How far a broker is that has answered nothing yet is not known: what is due for it does not wait for the answer either.
+func TestManySmallBatchesDoNotWaitForWhoHasAnsweredNothing(t *testing.T) {
+	w := newWorld(t, sim.Config{Linger: 5 * time.Millisecond, Cluster: testbroker.Config{Nodes: 1}, NotIdempotent: true})
+	w.Selector.Latency = func() time.Duration { return 40 * time.Millisecond }
+	w.topic("t", 200)
+	var at []time.Duration
+	w.Selector.Network.Sent = func(int32, testbroker.ConnID, protocol.Frame) {
+		if at = append(at, w.Selector.Since()); len(at) == 1 {
+			w.Selector.In(8*time.Millisecond, func() {
+				for p := range int32(200) {
+					w.send("t", p, fmt.Sprint(p))
+				}
+			})
+		}
+	}
+	w.send("t", 0, "first")
+	w.Run(time.Second, func() bool { return len(at) > 0 })
+	w.settle()
+	require.Len(t, at, 2)
+	require.Equal(t, 13*time.Millisecond, at[1]-at[0])
+}
+
+// What has come together in slabs that are full, in batches that are not, ends the wait for the answer.
+func TestManySmallBatchesWaitNoLongerThanForEnough(t *testing.T) {
+	latency := 2 * time.Millisecond
+	w := newWorld(t, sim.Config{Linger: 20 * time.Millisecond, BatchSize: 512 << 10, Cluster: testbroker.Config{Nodes: 1}})
+	w.Selector.Latency = func() time.Duration { return latency }
+	w.topic("t", 200)
+	w.send("t", 0, "before")
+	w.settle()
+	latency = 150 * time.Millisecond // it is slow now
+	var at []time.Duration
+	w.Selector.Network.Sent = func(int32, testbroker.ConnID, protocol.Frame) { at = append(at, w.Selector.Since()) }
+	w.send("t", 0, "first")
+	w.Selector.In(11*time.Millisecond, func() { // due at 31 ms, and held until 40
+		for p := range int32(200) {
+			w.send("t", p, fmt.Sprint(p))
+		}
+	})
+	w.Selector.In(35*time.Millisecond, func() {
+		for i := range 10 {
+			w.send("t", int32(i/2), fmt.Sprintf("%14000d", i))
+		}
+	})
+	w.Run(40*time.Millisecond, func() bool { return false })
+	w.settle()
+	require.GreaterOrEqual(t, len(at), 2)
+	require.Equal(t, 15*time.Millisecond, at[1]-at[0])
 }
 
 // SND-14: no right to be idempotent: what waits fails, and later sends try again.

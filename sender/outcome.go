@@ -163,7 +163,7 @@ func (s *Sender) retryOrFail(b *accumulator.ProducerBatch, err error, message st
 
 // again puts a batch back, to be sent once its back-off is over, or ends it if its time is up: then that is the cause, and err the last answer.
 func (s *Sender) again(b *accumulator.ProducerBatch, err error, message string, now time.Time) {
-	b.SetLastError(err)
+	b.SetLastError(err, message)
 	if now.Sub(b.Created()) >= s.cfg.DeliveryTimeout {
 		if s.txn != nil {
 			s.txn.Failed(b)

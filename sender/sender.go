@@ -313,13 +313,15 @@ func (s *Sender) refreshNodes(now time.Time) {
 func (s *Sender) sendTo(node int32, now time.Time) time.Time {
 	for s.client.CanSend(node, now) {
 		if s.client.InFlightCount(node) > 0 && !s.acc.WorthAnother(node) {
-			// The answer on its way sends what has come together until then. Over a long way that would be too late: there what has lingered waits no
-			// longer than that again.
-			f := s.flow(node)
-			if s.cfg.Linger == 0 || f.minRTT <= s.cfg.Linger {
-				return time.Time{}
+			if s.cfg.Linger == 0 {
+				return time.Time{} // the answer on its way sends what has come together until then
 			}
-			if until := f.sent.Add(s.cfg.Linger); now.Before(until) {
+			// So it does where it is not far. Over a long way, or one that is not known yet, what has lingered waits no longer than that again.
+			f, hold := s.flow(node), s.cfg.Linger
+			if f.minRTT != 0 && f.minRTT <= s.cfg.Linger {
+				hold = f.stall()
+			}
+			if until := f.sent.Add(hold); now.Before(until) {
 				return until
 			}
 		}
@@ -381,7 +383,11 @@ func (s *Sender) expire(now time.Time) {
 		if s.txn != nil {
 			s.txn.Failed(b)
 		}
-		s.end(b, s.verdict(b, ErrDeliveryTimeout, s.lastAnswer(b, now), "", now), nil, now)
+		last, message := s.lastAnswer(b, now), ""
+		if _, answered := last.(protocol.ErrorCode); answered {
+			message = b.LastMessage()
+		}
+		s.end(b, s.verdict(b, ErrDeliveryTimeout, last, message, now), nil, now)
 	}
 	if len(expired) > 0 {
 		s.settleTxn(now)
@@ -469,7 +475,7 @@ func (s *Sender) abortAll(now time.Time) {
 			s.txn.Failed(b) // or it would look at the batch again, when the connections end
 		}
 		s.abandoned += int(b.Count())
-		s.end(b, s.verdict(b, ErrForceClosed, b.LastError(), "", now), nil, now)
+		s.end(b, s.verdict(b, ErrForceClosed, b.LastError(), b.LastMessage(), now), nil, now)
 	}
 }
 
