@@ -41,7 +41,6 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 			d.place(nil)
 			a.classify(d, now)
 		case noRoom:
-			n.cut = true
 			k = 0
 		case held:
 			d.place(&a.s.gated)
@@ -52,7 +51,8 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 			}
 		}
 	}
-	if len(dst) > first {
+	if got := len(dst) - first; got > 0 {
+		n.cut = n.ready.n*(total/got) >= maxBytes
 		dst = a.piggyback(dst, n, maxBytes-total, now, g)
 		n.share.release()
 	}

@@ -19,7 +19,7 @@ type node struct {
 	wasFull  bool // its share was, for those that may not wait, when open batches were looked at last
 	inFlight int
 	flight   int64 // memory of the batches that were drained for it and have not come back
-	cut      bool  // the last drain left some of what was ready, for want of room in the request
+	cut      bool  // what the last drain left would fill another request, going by the mean size of what it took
 	grown    int64 // so many bytes of filled slabs make its open batches sendable before linger: the request is large enough
 
 	// For the availability time-out: when it last had data and could take it, or only had data (SND-10).

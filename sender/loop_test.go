@@ -427,7 +427,7 @@ func TestManySmallBatchesWaitForTheAnswer(t *testing.T) {
 		{200, 1, 2 * time.Millisecond, []time.Duration{4 * time.Millisecond}},
 		{200, 1, 40 * time.Millisecond, []time.Duration{5 * time.Millisecond}},
 		{30, 1, 2 * time.Millisecond, []time.Duration{3 * time.Millisecond}},
-		{200, 500, 2 * time.Millisecond, []time.Duration{4 * time.Millisecond, 0}},
+		{200, 1000, 2 * time.Millisecond, []time.Duration{4 * time.Millisecond, 0, 0, 0}},
 	} {
 		w := newWorld(t, sim.Config{Linger: 5 * time.Millisecond, MaxRequestSize: 64 << 10, Cluster: testbroker.Config{Nodes: 1}})
 		w.Selector.Latency = func() time.Duration { return tt.latency }
@@ -485,7 +485,7 @@ func TestManySmallBatchesWaitNoLongerThanForEnough(t *testing.T) {
 	var at []time.Duration
 	w.Selector.Network.Sent = func(int32, testbroker.ConnID, protocol.Frame) { at = append(at, w.Selector.Since()) }
 	w.send("t", 0, "first")
-	w.Selector.In(11*time.Millisecond, func() { // due at 31 ms, and held until 40
+	w.Selector.In(11*time.Millisecond, func() { // due at 31 ms, and held until 120
 		for p := range int32(200) {
 			w.send("t", p, fmt.Sprint(p))
 		}
@@ -495,7 +495,7 @@ func TestManySmallBatchesWaitNoLongerThanForEnough(t *testing.T) {
 			w.send("t", int32(i/2), fmt.Sprintf("%14000d", i))
 		}
 	})
-	w.Run(40*time.Millisecond, func() bool { return false })
+	w.Run(120*time.Millisecond, func() bool { return false })
 	w.settle()
 	require.GreaterOrEqual(t, len(at), 2)
 	require.Equal(t, 15*time.Millisecond, at[1]-at[0])

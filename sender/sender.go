@@ -309,6 +309,9 @@ func (s *Sender) refreshNodes(now time.Time) {
 	}
 }
 
+// maxHold is how long what is due may wait for the answer of a broker that is not far.
+const maxHold = 100 * time.Millisecond
+
 // sendTo sends a node what it can take. It returns when there may be more to send by the passing of time alone; zero: only an event brings that.
 func (s *Sender) sendTo(node int32, now time.Time) time.Time {
 	for s.client.CanSend(node, now) {
@@ -319,7 +322,7 @@ func (s *Sender) sendTo(node int32, now time.Time) time.Time {
 			// So it does where it is not far. Over a long way, or one that is not known yet, what has lingered waits no longer than that again.
 			f, hold := s.flow(node), s.cfg.Linger
 			if f.minRTT != 0 && f.minRTT <= s.cfg.Linger {
-				hold = f.stall()
+				hold = max(hold, maxHold)
 			}
 			if until := f.sent.Add(hold); now.Before(until) {
 				return until
