@@ -29,7 +29,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 		return dst
 	}
 	a.s.drains++
-	n.cut = false
+	n.cut = n.cut && !a.mayFly(n)
 	total, first := 0, len(dst)
 	for k := n.ready.n; k > 0 && a.mayFly(n); k-- {
 		d := n.ready.head
@@ -52,7 +52,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 		}
 	}
 	if got := len(dst) - first; got > 0 {
-		n.cut = n.ready.n*(total/got) >= maxBytes
+		n.cut = int64(n.ready.n)*int64(total/got) >= int64(maxBytes)
 		dst = a.piggyback(dst, n, maxBytes-total, now, g)
 		n.share.release()
 	}

@@ -79,6 +79,7 @@ func (a *RecordAccumulator) Withdraw(b *ProducerBatch, now time.Time) bool {
 	if b.ahead {
 		d.aheadUntil = time.Time{}
 	}
+	more := d.len() > 0
 	d.mu.Unlock()
 	if queued {
 		if sh := d.share.Load(); sh != nil {
@@ -86,6 +87,9 @@ func (a *RecordAccumulator) Withdraw(b *ProducerBatch, now time.Time) bool {
 		}
 		if !d.muted {
 			a.classify(d, now)
+			if more {
+				a.look.Store(true) // what stands behind it may be ready now, after Ready in this iteration
+			}
 		}
 	}
 	return true

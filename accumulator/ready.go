@@ -452,6 +452,9 @@ func (a *RecordAccumulator) recheck(d *deque, now time.Time) {
 
 // RecheckAll looks again at all partitions that idempotence held back. The sender's.
 func (a *RecordAccumulator) RecheckAll(now time.Time) {
+	if a.s.gated.n > 0 {
+		a.look.Store(true) // it may be after Ready in this iteration
+	}
 	for n := a.s.gated.n; n > 0; n-- {
 		a.classify(a.s.gated.head, now)
 	}

@@ -32,7 +32,7 @@ func interval(nodes int) time.Duration {
 // mayTry reports whether n, which is past its pause, may be connected now. If not it waits for its place, and its delay says how long. The first attempt to
 // connect to a broker does not wait for that, as long as the second is not full: a client that starts has to connect to all of them.
 func (c *NetworkClient) mayTry(n *nodeConn, now time.Time) bool {
-	if n.attemptAt.IsZero() && n.addr.ID >= 0 && c.budget.within(now) < max(pacedNodes, len(c.nodes)) {
+	if n.attemptAt.IsZero() && n.place.IsZero() && n.addr.ID >= 0 && c.budget.within(now) < max(pacedNodes, len(c.nodes)) {
 		if c.budget.next.Sub(now) < time.Second+early { // very many must not hold up those in trouble for longer
 			c.budget.take(now, len(c.nodes))
 		}

@@ -316,3 +316,38 @@ func TestBudgetOfOneHost(t *testing.T) {
 		assert.Equal(t, nodeIdle, r.state(1))
 	}
 }
+
+// Metadata that is due goes to a broker that was never tried while others, for which records wait, queue for their places: it needs none.
+func TestBudgetOfMetadataWhileOthersWait(t *testing.T) {
+	r := newRig(t, Config{Rand: rand.New(rand.NewPCG(1, 1)).IntN}, seq(1, 18)...)
+	var tries []time.Time
+	asked := time.Time{}
+	r.sel.onConnect = func(n protocol.Node, _ time.Duration) {
+		tries = append(tries, r.sel.now)
+		if n.ID <= 16 {
+			r.sel.gone(ms, n.ID, errReset)
+			return
+		}
+		if asked.IsZero() {
+			asked = r.sel.now
+		}
+		r.sel.up(ms, n.ID, apis())
+	}
+	began := r.now
+	for range 1000 {
+		wait := 100 * ms
+		for id := range int32(16) {
+			r.Ready(r.node(id+1), r.now)
+			if r.state(id+1) == nodeIdle {
+				wait = min(wait, r.PollDelay(id+1, r.now))
+			}
+		}
+		if r.now.Sub(began) >= 100*ms && r.md.dueAt.IsZero() {
+			r.md.dueAt = r.now
+		}
+		r.poll(wait)
+	}
+	require.False(t, asked.IsZero())
+	assert.Less(t, asked.Sub(began), 500*ms)
+	assert.LessOrEqual(t, mostWithin(time.Second, tries), 20)
+}

@@ -60,7 +60,7 @@ func (c *NetworkClient) updateMetadata(now time.Time) time.Duration {
 		return c.fetch(to.ready, now)
 	case to.fresh != nil:
 		return c.slowConnect - now.Sub(to.fresh.attemptAt)
-	case to.connect.ok && to.mayWish() && c.mayTry(c.ensure(to.connect.addr), now):
+	case to.connect.ok && to.mayWish() && c.mayTry(c.wish(to.connect.addr), now):
 		c.connect(c.ensure(to.connect.addr), to.connect.addr, now)
 		return c.slowConnect
 	case to.avoided != nil:
@@ -96,8 +96,9 @@ type choice struct {
 		addr protocol.Node
 		at   time.Time
 		ok   bool
+		free bool // without waiting for a place in the budget
 	}
-	waiting *nodeConn     // has a place in the budget: a bootstrap server if there is one, else whose turn is next
+	waiting *nodeConn     // has a place in the budget by a wish for any node: a bootstrap server if there is one, else whose turn is next
 	avoided *nodeConn     // as ready, but to be avoided
 	full    *nodeConn     // ready, but at MaxInFlight
 	up      bool          // some node is connected, though it may be throttled or full
@@ -105,9 +106,16 @@ type choice struct {
 	delay   time.Duration // until the first node may become usable by time alone; 0 < delay
 }
 
-// mayWish reports whether a place may be taken for the node that can be connected: one is enough, and others want theirs.
+// wish returns the connection of a node that is to be connected since any will do.
+func (c *NetworkClient) wish(addr protocol.Node) *nodeConn {
+	n := c.ensure(addr)
+	n.wished = true
+	return n
+}
+
+// mayWish reports whether a place may be taken for the node that can be connected: one wish is enough, and others want their places.
 func (to *choice) mayWish() bool {
-	return to.waiting == nil || to.waiting.addr.ID >= 0 && to.connect.addr.ID < 0
+	return to.connect.free || to.waiting == nil || to.waiting.addr.ID >= 0 && to.connect.addr.ID < 0
 }
 
 // formerPause is the shortest time from one attempt to connect to a broker known before a rebootstrap to the next.
@@ -148,10 +156,11 @@ func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 		if n == nil || n.canConnect(now) {
 			to.hope = true
 			var at time.Time
+			free := addr.ID >= 0
 			if n != nil {
-				at = n.attemptAt
-				if !n.place.IsZero() {
-					at = time.Time{} // its turn has come
+				at, free = n.attemptAt, free && n.attemptAt.IsZero()
+				if !n.place.IsZero() && now.Sub(n.place) <= placeKept {
+					at, free = time.Time{}, true // its turn has come
 				}
 			}
 			better := at.Before(to.connect.at)
@@ -159,11 +168,11 @@ func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 				better = boot
 			}
 			if !to.connect.ok || better {
-				to.connect.addr, to.connect.at, to.connect.ok = addr, at, true
+				to.connect.addr, to.connect.at, to.connect.ok, to.connect.free = addr, at, true, free
 			}
 			continue
 		}
-		if n.state == nodeIdle && n.place.After(now) && (to.waiting == nil || cmp.Or(cmp.Compare(boots(n), boots(to.waiting)), to.waiting.place.Compare(n.place)) > 0) {
+		if n.state == nodeIdle && n.wished && n.place.After(now) && !n.retryAt.After(n.place) && (to.waiting == nil || cmp.Or(cmp.Compare(boots(n), boots(to.waiting)), to.waiting.place.Compare(n.place)) > 0) {
 			to.waiting = n
 		}
 		to.delay = min(to.delay, n.delay(now))
@@ -230,11 +239,11 @@ func (c *NetworkClient) LeastLoaded(now time.Time) (protocol.Node, bool) {
 	case to.fresh != nil:
 		return to.fresh.addr, true
 	case to.connect.ok && to.mayWish():
-		return to.connect.addr, true
-	case to.slow != nil:
-		return to.slow.addr, true
+		return c.wish(to.connect.addr).at, true
 	case to.waiting != nil:
 		return to.waiting.addr, true
+	case to.slow != nil:
+		return to.slow.addr, true
 	}
 	return protocol.Node{}, false
 }

@@ -72,6 +72,7 @@ type nodeConn struct {
 	patience  time.Duration // how long it may take
 	retryAt   time.Time     // before this no new attempt
 	place     time.Time     // nor before this, its place in the budget for attempts; zero: it has none
+	wished    bool          // that place is for who would have any node, not for what waits for this one
 	usedAt    time.Time     // last request or response
 	throttled time.Time     // before this no new request
 	lastErr   error         // why the last connection, or attempt, failed; nil once ready
@@ -85,7 +86,7 @@ func (n *nodeConn) becomeConnecting(addr protocol.Node, now time.Time, patience 
 	n.state = nodeConnecting
 	n.addr = addr
 	n.attemptAt, n.patience = now, patience
-	n.place = time.Time{}
+	n.place, n.wished = time.Time{}, false
 	n.gone = false
 }
 

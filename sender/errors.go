@@ -34,7 +34,7 @@ type DeliveryError struct {
 func (e *DeliveryError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "produce %v: %v", e.TopicPartition, e.Cause)
-	if e.Message != "" {
+	if e.Message != "" && e.Last == nil {
 		fmt.Fprintf(&b, " (%s)", e.Message)
 	}
 	fmt.Fprintf(&b, " after %v", e.Age.Round(time.Millisecond))
@@ -52,6 +52,9 @@ func (e *DeliveryError) Error() string {
 	}
 	if e.Last != nil {
 		fmt.Fprintf(&b, ", last: %v", e.Last)
+		if e.Message != "" {
+			fmt.Fprintf(&b, " (%s)", e.Message)
+		}
 	}
 	if e.Written {
 		b.WriteString("; it may have been written")

@@ -57,6 +57,30 @@ func TestExpiryOfARecordThatWasNeverSentSaysWhatItWaitedFor(t *testing.T) {
 	}
 }
 
+// What stands behind a batch that expires in its back-off goes at once: nothing else may come that would wake the sender.
+func TestWhatStandsBehindAnExpiredBatchGoes(t *testing.T) {
+	refuse := true
+	cfg := small(testbroker.Config{Nodes: 1, Fault: func(r *testbroker.Request) testbroker.Verdict {
+		if r.API == protocol.KeyProduce && refuse {
+			return testbroker.Verdict{Code: protocol.NotEnoughReplicas}
+		}
+		return testbroker.Verdict{}
+	}})
+	cfg.DeliveryTimeout, cfg.RetryBackoff, cfg.RetryBackoffMax, cfg.NotIdempotent, cfg.MaxInFlight = 10*time.Second, 9*time.Second, 9*time.Second, true, 1
+	w := newWorld(t, cfg)
+	w.topic("t", 1)
+	began := w.Now()
+	w.send("t", 0, "a")
+	w.Run(8*time.Second, func() bool { return false })
+	w.send("t", 0, "b")
+	w.Run(time.Second+900*time.Millisecond, func() bool { return false })
+	refuse = false
+	w.settle()
+	require.ErrorIs(t, w.book["a"].err, sender.ErrDeliveryTimeout)
+	require.NoError(t, w.book["b"].err)
+	require.Less(t, w.Now().Sub(began), 11*time.Second)
+}
+
 // A broker that takes requests and answers none, its connections being made anew without trouble, is named to those that stand behind.
 func TestExpiryBehindASilentBrokerNamesIt(t *testing.T) {
 	cfg := small(testbroker.Config{Nodes: 1, Fault: forAPI(protocol.KeyProduce, testbroker.Verdict{Mute: true, Skip: true})})

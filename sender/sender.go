@@ -309,7 +309,7 @@ func (s *Sender) refreshNodes(now time.Time) {
 	}
 }
 
-// maxHold is how long what is due may wait for the answer of a broker that is not far.
+// maxHold is how old the last request may be while what is due waits for the answer of a broker that is not far.
 const maxHold = 100 * time.Millisecond
 
 // sendTo sends a node what it can take. It returns when there may be more to send by the passing of time alone; zero: only an event brings that.
