@@ -49,6 +49,23 @@ func (c *NetworkClient) mayTry(n *nodeConn, now time.Time) bool {
 	return !now.Before(n.place)
 }
 
+// leaveQueue gives back the places that brokers wait for, when the bootstrap servers are asked instead: these would have to wait behind who is not wanted any more.
+func (c *NetworkClient) leaveQueue() {
+	var last time.Time // attempt, made or to be made
+	if made := c.budget.made; len(made) > 0 {
+		last = made[len(made)-1]
+	}
+	for _, n := range c.nodes {
+		if n.addr.ID >= 0 {
+			n.place = time.Time{}
+		}
+		last = later(last, n.place)
+	}
+	if next := last.Add(interval(len(c.nodes)) + early); next.Before(c.budget.next) {
+		c.budget.next = next
+	}
+}
+
 // within is how many attempts were made in the second that ends now.
 func (b *budget) within(now time.Time) int {
 	old := 0
