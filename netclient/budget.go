@@ -50,18 +50,21 @@ func (c *NetworkClient) mayTry(n *nodeConn, now time.Time) bool {
 }
 
 // leaveQueue gives back the places that brokers wait for, when the bootstrap servers are asked instead: these would have to wait behind who is not wanted any more.
-func (c *NetworkClient) leaveQueue() {
-	var last time.Time // attempt, made or to be made
-	if made := c.budget.made; len(made) > 0 {
-		last = made[len(made)-1]
-	}
+func (c *NetworkClient) leaveQueue(now time.Time) {
+	next, last := c.budget.next, now
 	for _, n := range c.nodes {
-		if n.addr.ID >= 0 {
+		switch twin := c.twin(n); {
+		case n.addr.ID < 0:
+			last = later(last, n.place)
+		case n.place.After(now):
+			if twin == nil || !twin.place.Equal(n.place) {
+				next = next.Add(-interval(len(c.nodes)))
+			}
 			n.place = time.Time{}
 		}
-		last = later(last, n.place)
 	}
-	if next := last.Add(interval(len(c.nodes)) + early); next.Before(c.budget.next) {
+	// Not before those who stay in the queue.
+	if next = later(next, last.Add(interval(len(c.nodes))+early)); next.Before(c.budget.next) {
 		c.budget.next = next
 	}
 }

@@ -343,6 +343,6 @@ func (c *NetworkClient) rebootstrap(now time.Time, force bool) bool {
 			c.close(n, errLeft, true)
 		}
 	}
-	c.leaveQueue()
+	c.leaveQueue(now)
 	return true
 }
