@@ -49,26 +49,6 @@ func (c *NetworkClient) mayTry(n *nodeConn, now time.Time) bool {
 	return !now.Before(n.place)
 }
 
-// leaveQueue gives back the places that brokers wait for, when the bootstrap servers are asked instead: these would have to wait behind who is not wanted any more.
-func (c *NetworkClient) leaveQueue(now time.Time) {
-	next, last := c.budget.next, now
-	for _, n := range c.nodes {
-		switch twin := c.twin(n); {
-		case n.addr.ID < 0:
-			last = later(last, n.place)
-		case n.place.After(now):
-			if twin == nil || !twin.place.Equal(n.place) {
-				next = next.Add(-interval(len(c.nodes)))
-			}
-			n.place = time.Time{}
-		}
-	}
-	// Not before those who stay in the queue.
-	if next = later(next, last.Add(interval(len(c.nodes))+early)); next.Before(c.budget.next) {
-		c.budget.next = next
-	}
-}
-
 // within is how many attempts were made in the second that ends now.
 func (b *budget) within(now time.Time) int {
 	old := 0

@@ -351,27 +351,3 @@ func TestBudgetOfMetadataWhileOthersWait(t *testing.T) {
 	assert.Less(t, asked.Sub(began), 500*ms)
 	assert.LessOrEqual(t, mostWithin(time.Second, tries), 20)
 }
-
-// Back to the bootstrap servers: they do not wait behind brokers that nobody asks for any more.
-func TestBudgetOfRebootstrap(t *testing.T) {
-	r := newRig(t, Config{}, seq(1, 8)...)
-	boot := protocol.Node{ID: -1, Host: "boot", Port: 9092}
-	r.Ready(boot, r.now)
-	r.sel.gone(0, -1, errReset)
-	for id := range int32(8) {
-		r.Ready(r.node(id+1), r.now)
-		r.sel.gone(0, id+1, errReset)
-	}
-	r.poll(0)
-	r.pass(500 * ms)
-	for id := range int32(8) {
-		r.Ready(r.node(id+1), r.now)
-	}
-	tries := len(r.sel.connects)
-	require.Positive(t, r.PollDelay(8, r.now))
-	r.md.boot, r.md.trigger, r.md.dueAt = []protocol.Node{boot}, true, r.now
-	r.poll(0)
-	r.pass(pace + ms)
-	require.Greater(t, len(r.sel.connects), tries)
-	assert.Equal(t, boot, r.sel.connects[len(r.sel.connects)-1].node)
-}

@@ -343,6 +343,5 @@ func (c *NetworkClient) rebootstrap(now time.Time, force bool) bool {
 			c.close(n, errLeft, true)
 		}
 	}
-	c.leaveQueue(now)
 	return true
 }

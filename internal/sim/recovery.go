@@ -60,6 +60,8 @@ func (r *run) recoveryTime() time.Duration {
 	d := worst.within + longer(c.RetryBackoffMax)
 	if worst.reconnects {
 		d += longer(c.ReconnectBackoffMax)
+		// The budget for attempts to connect: half a second is for eight hosts.
+		d += time.Duration(max(p.Nodes+p.Spares-8, 0)) * 62 * time.Millisecond
 	}
 	switch {
 	case worst.deaf:
