@@ -59,4 +59,11 @@ func (b *budget) within(now time.Time) int {
 	return len(b.made)
 }
 
+// note takes in an attempt.
+func (b *budget) note(now time.Time) {
+	b.within(now) // or it would keep all of them
+	b.made = append(b.made, now)
+}
+
+// take counts an attempt that is to be made then.
 func (b *budget) take(at time.Time, nodes int) { b.next = later(b.next, at).Add(interval(nodes)) }

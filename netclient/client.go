@@ -264,8 +264,7 @@ func (c *NetworkClient) connect(n *nodeConn, addr protocol.Node, now time.Time) 
 		}
 	}
 	n.becomeConnecting(addr, now, patience)
-	c.budget.within(now)
-	c.budget.made = append(c.budget.made, now)
+	c.budget.note(now)
 	c.log.Debug("connecting", "node", addr.ID, "addr", addr.Addr(), "timeout", patience)
 	c.sel.Connect(addr, patience)
 }

@@ -1,7 +1,6 @@
 package netclient
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,8 +171,8 @@ func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 			}
 			continue
 		}
-		if n.state == nodeIdle && n.wished && n.place.After(now) && !n.retryAt.After(n.place) && (to.waiting == nil || cmp.Or(cmp.Compare(boots(n), boots(to.waiting)), to.waiting.place.Compare(n.place)) > 0) {
-			to.waiting = n
+		if n.state == nodeIdle && n.wished && n.place.After(now) && !n.retryAt.After(n.place) {
+			to.await(n)
 		}
 		to.delay = min(to.delay, n.delay(now))
 		to.see(n, now, c, addr.ID == avoid)
@@ -187,12 +186,12 @@ func (c *NetworkClient) pick(now time.Time, avoid int32, brokers bool) choice {
 	return to
 }
 
-// boots is 1 for a bootstrap server.
-func boots(n *nodeConn) int {
-	if n.addr.ID < 0 {
-		return 1
+// await takes in a node that waits for its place by a wish.
+func (to *choice) await(n *nodeConn) {
+	boot, w := n.addr.ID < 0, to.waiting
+	if w == nil || boot && w.addr.ID >= 0 || boot == (w.addr.ID < 0) && n.place.Before(w.place) {
+		to.waiting = n
 	}
-	return 0
 }
 
 // see sorts in a node that has a connection, or will have one.
