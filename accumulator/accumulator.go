@@ -102,7 +102,7 @@ type RecordAccumulator struct {
 	incomplete incompleteSet
 	seal       sealers
 	batches    sync.Pool
-	// waits keeps Wait from making a channel for each call. It is no global: a channel made in a testing/synctest bubble
+	// waits keeps Wait from making a waiter and its channel for each call. It is no global: a channel made in a testing/synctest bubble
 	// must not turn up in another one.
 	waits sync.Pool
 	// timers are for share.wait, where a goroutine that sends faster than a broker takes it comes a thousand times a second. No global either.
@@ -140,7 +140,7 @@ func New(cfg Config) *RecordAccumulator {
 		b.slabs = b.few[:0]
 		return b
 	}
-	a.waits.New = func() any { return make(chan struct{}, 1) }
+	a.waits.New = func() any { return &waiter{ch: make(chan struct{}, 1)} }
 	a.s.init(a)
 	a.seal.init(a)
 	return a

@@ -87,6 +87,8 @@ const (
 	ceilingFutureLarge = 1.01
 	// Wait needs no channel of its own.
 	ceilingWait = 0.04
+	// Nor does a list of those who wait for one batch; its result and its records' sizes are made many at a time.
+	ceilingWaitShared = 0.015
 )
 
 func TestAllocationCeilings(t *testing.T) {
@@ -163,4 +165,38 @@ func TestWaitAllocations(t *testing.T) {
 			require.EqualValues(t, 100, res.ValueSize)
 		}
 	})/records, ceilingWait)
+}
+
+// Those who wait for records of one batch make no list of themselves: the list for sixteen grew four times.
+func TestWaitersOfOneBatchAllocations(t *testing.T) {
+	if invariants.Enabled || raceEnabled {
+		t.Skip("the checks allocate")
+	}
+	r := newRig(t, withPool(32<<20))
+	r.lead(orders, 1)
+	topic, md := r.a.Topic(orders), r.snap.Topic(orders)
+	c := &cycle{r: r}
+	rec := Record{Timestamp: -1, Value: make([]byte, 10)}
+	var waiting [16]*waiter
+	const batches = 320
+	run := func() {
+		for range batches {
+			for i := range waiting {
+				h, _, err := r.a.Append(t.Context(), topic, md, &rec, nil, true, 0)
+				require.NoError(t, err)
+				waiting[i] = r.a.waits.Get().(*waiter)
+				waiting[i].index = h.i
+				require.True(t, h.r.add(waiting[i]))
+			}
+			require.Equal(t, 1, c.turn())
+			for _, w := range waiting {
+				<-w.ch
+				r.a.waits.Put(w)
+			}
+		}
+	}
+	run()
+	got := testing.AllocsPerRun(10, run) / batches
+	t.Logf("%.5f allocations a batch", got)
+	assert.LessOrEqual(t, got, float64(len(waiting))*ceilingWaitShared)
 }

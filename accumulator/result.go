@@ -79,8 +79,7 @@ type batchResult struct {
 	urgent atomic.Bool // somebody waits: do not linger
 
 	mu      sync.Mutex // guards waiters, and settled going true
-	waiters []waiter
-	first   [1]waiter // where waiters begins: a synchronous caller is the only one, and pays no allocation
+	waiters waiterList
 }
 
 // splitPart says which result took over the records from first on, after a split.
@@ -89,11 +88,53 @@ type splitPart struct {
 	r     *batchResult
 }
 
-// waiter is one goroutine in Wait, or one channel that Done handed out.
+// waiter is one goroutine in Wait, or one channel that Done handed out. It is linked into its result's list, and Wait's are used
+// again: callers who wait allocate nothing, however many share a batch.
 type waiter struct {
 	ch    chan struct{}
+	next  *waiter
 	index int32
 	done  bool // close ch rather than send to it
+}
+
+// waiterList is in the order in which they came.
+type waiterList struct{ first, last *waiter }
+
+func (l *waiterList) push(w *waiter) {
+	w.next = nil
+	if l.last == nil {
+		l.first = w
+	} else {
+		l.last.next = w
+	}
+	l.last = w
+}
+
+// remove takes w out; false: it is not there.
+func (l *waiterList) remove(w *waiter) bool {
+	var before *waiter
+	for at := l.first; at != nil; before, at = at, at.next {
+		if at != w {
+			continue
+		}
+		if before == nil {
+			l.first = w.next
+		} else {
+			before.next = w.next
+		}
+		if l.last == w {
+			l.last = before
+		}
+		return true
+	}
+	return false
+}
+
+// take empties the list and returns its first.
+func (l *waiterList) take() *waiter {
+	first := l.first
+	*l = waiterList{}
+	return first
 }
 
 // Handle is one record's place in a batchResult: a future, as a value. The zero Handle stands for no record.
@@ -149,28 +190,29 @@ func (h Handle) Wait(ctx context.Context) (Result, error) {
 			return r.unknown(), context.Cause(ctx)
 		}
 		pool := &r.a.waits
-		ch := pool.Get().(chan struct{})
-		if !r.add(waiter{ch: ch, index: h.i}) {
-			pool.Put(ch)
+		w := pool.Get().(*waiter)
+		w.index = h.i
+		if !r.add(w) {
+			pool.Put(w)
 			continue
 		}
 		r.hurry()
 		if done := ctx.Done(); done == nil {
-			<-ch
+			<-w.ch
 		} else {
 			select {
-			case <-ch:
+			case <-w.ch:
 			case <-done:
-				if !h.remove(ch) {
-					<-ch // it was told already, or will be in a moment
-					pool.Put(ch)
+				if !h.remove(w) {
+					<-w.ch // it was told already, or will be in a moment
+					pool.Put(w)
 					continue
 				}
-				pool.Put(ch)
+				pool.Put(w)
 				return r.unknown(), context.Cause(ctx)
 			}
 		}
-		pool.Put(ch)
+		pool.Put(w)
 	}
 }
 
@@ -183,7 +225,7 @@ func (h Handle) Done() <-chan struct{} {
 			close(ch)
 			return ch
 		}
-		if h.r.add(waiter{ch: ch, index: h.i, done: true}) {
+		if h.r.add(&waiter{ch: ch, index: h.i, done: true}) {
 			h.r.hurry()
 			return ch
 		}
@@ -194,36 +236,26 @@ func (h Handle) Done() <-chan struct{} {
 func (h Handle) Settled() bool { return h.follow().r.settled.Load() }
 
 // add registers w, unless the result is settled.
-func (r *batchResult) add(w waiter) bool {
+func (r *batchResult) add(w *waiter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.settled.Load() {
 		return false
 	}
-	r.push(w)
+	r.waiters.push(w)
 	return true
 }
 
-func (r *batchResult) push(w waiter) {
-	if r.waiters == nil {
-		r.waiters = r.first[:0]
-	}
-	r.waiters = append(r.waiters, w)
-}
-
-// remove takes ch out again, wherever a split has moved it to. False: its signal is under way.
-func (h Handle) remove(ch chan struct{}) bool {
+// remove takes w out again, wherever a split has moved it to. False: its signal is under way.
+func (h Handle) remove(w *waiter) bool {
 	for {
 		r := h.r
 		r.mu.Lock()
-		for k := range r.waiters {
-			if r.waiters[k].ch == ch {
-				r.waiters = append(r.waiters[:k], r.waiters[k+1:]...)
-				r.mu.Unlock()
-				return true
-			}
-		}
+		removed := r.waiters.remove(w)
 		r.mu.Unlock()
+		if removed {
+			return true
+		}
 		next := h.follow()
 		if next.r == r {
 			return false
@@ -255,37 +287,39 @@ func (r *batchResult) settle(out outcome, slots []slot, spare *spareSlots) (told
 	}
 	r.mu.Lock()
 	r.settled.Store(true)
-	waiters := r.waiters
-	r.waiters = nil
+	w := r.waiters.take()
 	r.mu.Unlock()
-	for _, w := range waiters {
-		w.wake()
+	for w != nil {
+		next := w.next
+		w.next = nil
+		w.wake() // and is somebody else's
+		w = next
+		told++
 	}
-	return len(waiters)
+	return told
 }
 
 // become hands the records, and who waits for them, over to the results of the parts.
 func (r *batchResult) become(parts []splitPart) {
 	r.mu.Lock()
 	r.split = parts
-	waiters := r.waiters
-	r.waiters = nil
-	for _, w := range waiters {
-		h := Handle{r, w.index}
+	for w := r.waiters.take(); w != nil; {
+		next := w.next
 		k := len(parts) - 1
-		for parts[k].first > h.i {
+		for parts[k].first > w.index {
 			k--
 		}
 		w.index -= parts[k].first
-		// The parts are new and nobody can have settled them: add always takes.
-		parts[k].r.push(w)
+		// The parts are new and nobody can have settled them.
+		parts[k].r.waiters.push(w)
 		parts[k].r.urgent.Store(true)
+		w = next
 	}
 	r.settled.Store(true)
 	r.mu.Unlock()
 }
 
-func (w waiter) wake() {
+func (w *waiter) wake() {
 	if w.done {
 		close(w.ch)
 	} else {

@@ -179,7 +179,7 @@ func TestWait(t *testing.T) {
 		assert.Equal(t, map[int]int{5: 3, 6: 3}, sizes)
 		_, err := h.Wait(ctx)
 		assert.NoError(t, err, "what is known is told, whatever the context says")
-		assert.Empty(t, h.r.waiters)
+		assert.Zero(t, h.r.waiters)
 	})
 }
 
