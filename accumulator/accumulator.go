@@ -359,7 +359,7 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 	}
 	if b.at != was {
 		if b.codec == protocol.CodecNone {
-			b.sum()
+			b.sumFilled()
 		}
 		b.count(b.size - len(b.slabs[b.at]))
 		d.openCounted.Store(true)

@@ -274,19 +274,23 @@ func (b *ProducerBatch) writeHeader() {
 	})
 }
 
-// sum brings the checksum up to the records that are in the batch. Whoever fills a slab does it, while the bytes are in the cache of the
-// processor that has just written them; for the sender, which mostly runs on another one, they are twice as dear.
+// sum brings the checksum up to the records that are in the batch.
 func (b *ProducerBatch) sum() {
-	for ; ; b.summed++ {
-		slab := b.slabs[b.summed]
-		if b.summed == 0 && b.summedTo == 0 {
-			b.summedTo = protocol.BatchHeaderSize
-		}
-		b.crc = protocol.RecordsCRC(b.crc, slab[b.summedTo:])
-		if b.summed == b.at {
-			b.summedTo = len(slab)
-			return
-		}
+	b.sumFilled()
+	slab := b.slabs[b.at]
+	b.crc = protocol.RecordsCRC(b.crc, slab[b.summedTo:])
+	b.summedTo = len(slab)
+}
+
+// sumFilled brings it up to the slabs that are filled. Whoever fills one does it, while the bytes are in the cache of the processor that has just written them; for
+// the sender, which mostly runs on another one, they are twice as dear. What is in the next slab already waits for the rest of it: the checksum of short pieces is
+// dearer too.
+func (b *ProducerBatch) sumFilled() {
+	if b.summed == 0 && b.summedTo == 0 {
+		b.summedTo = protocol.BatchHeaderSize
+	}
+	for ; b.summed < b.at; b.summed++ {
+		b.crc = protocol.RecordsCRC(b.crc, b.slabs[b.summed][b.summedTo:])
 		b.summedTo = 0
 	}
 }

@@ -15,7 +15,7 @@ import (
 const (
 	// shareFloor is enough for batches of 16 KiB, of which a request takes one of each partition, and for small records: a deeper queue gains little then and
 	// costs delivery time.
-	shareFloor = 256 << 10
+	shareFloor = 384 << 10
 	// shareRecords is how many records may wait where batches are large enough for larger requests: those cost 10 % less CPU with records of 1 KiB, and 15 to
 	// 20 % with 10 KiB.
 	shareRecords = 512

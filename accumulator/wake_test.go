@@ -69,8 +69,8 @@ func TestWhoWakesTheSender(t *testing.T) {
 		"second":      func(r *rig, p int32) { r.put(p, 10); r.wakes.Store(0); r.a.sleep.Store(1 << 62); r.put(p, 10) },
 		"close small": func(r *rig, p int32) { r.a.cfg.BatchSize = 1 * kib; r.put(p, 1*kib) },
 		"close large": func(r *rig, p int32) { r.a.cfg.BatchSize = 1 * kib; r.put(p, 65*kib) },
-		"grow a bit":  func(r *rig, p int32) { r.put(p, 100*kib) },
-		"grow much":   func(r *rig, p int32) { r.put(p, 150*kib) },
+		"grow a bit":  func(r *rig, p int32) { r.put(p, shareFloor/2-20*kib) },
+		"grow much":   func(r *rig, p int32) { r.put(p, shareFloor/2+20*kib) },
 		"wait":        func(r *rig, p int32) { r.put(p, 10).Done() },
 		"flush":       func(r *rig, p int32) { r.a.BeginFlush(); r.put(p, 10) },
 	}
