@@ -156,11 +156,15 @@ func PutRecord(p []byte, body int, timestampDelta int64, offsetDelta int32, key,
 	}
 }
 
-// putUvarint is binary.PutUvarint, small enough to be inlined for the one-byte values that most are.
+// putUvarint is binary.PutUvarint, small enough to be inlined for the values of one and two bytes that nearly all are.
 func putUvarint(p []byte, v uint64) int {
-	if v < 0x80 {
+	if v < 1<<7 {
 		p[0] = byte(v)
 		return 1
+	}
+	if v < 1<<14 {
+		binary.LittleEndian.PutUint16(p, uint16(v<<1&0x7f00|v&0x7f|0x80))
+		return 2
 	}
 	return binary.PutUvarint(p, v)
 }
