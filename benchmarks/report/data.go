@@ -41,6 +41,7 @@ type Run struct {
 	WireBytes  int64   `json:"wire_bytes"`
 	BrokerCPU  float64 `json:"broker_cpu"`  // seconds, of the sink
 	OtherCores float64 `json:"other_cores"` // that processes which are no part of the measurement kept busy
+	Apart      float64 `json:"apart"`       // seconds that a cache line takes from one processor to another and back, the more of before and after; 0: not known
 }
 
 // Data is all of a report.

@@ -8,7 +8,7 @@ import (
 
 // columns are the figures of a row's table, in its order.
 var columns = []*metric{
-	cpuPerRecord, perSecond, p50, p99, p999, longest, allocs, allocBytes, gcs, goroutines, rss, recPerBatch, recPerReq, wire, sinkCPU, others,
+	cpuPerRecord, perSecond, p50, p99, p999, longest, allocs, allocBytes, gcs, goroutines, rss, recPerBatch, recPerReq, wire, sinkCPU, others, apart,
 }
 
 // compared are the figures that a row's table and its plots hold against the best rival's.

@@ -27,7 +27,7 @@ func example() Data {
 		Left: []string{"Something is left out."}, WarmUp: time.Second / 3, Measured: time.Second,
 	}}
 	add := func(row, repeat int, client string, cpu float64) {
-		r := Run{Row: workload.Short()[row], Client: client, Repeat: repeat, NotGo: client == "java", Requests: 10, Batches: 50}
+		r := Run{Row: workload.Short()[row], Client: client, Repeat: repeat, NotGo: client == "java", Requests: 10, Batches: 50, Apart: 55e-9}
 		r.Result = measure.Result{
 			Total: 2_000_000, Records: 1_000_000, Seconds: cpu, CPU: cpu, PeakRSS: 20 << 20, Allocs: 1000, Goroutines: 12,
 			Latency: measure.Latency{Samples: 1000, P50: cpu / 1e3, P99: cpu / 100, P999: cpu / 10, Max: cpu},

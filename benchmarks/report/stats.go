@@ -59,6 +59,7 @@ var (
 	recPerReq    = &metric{name: "records per request", higher: true, of: func(r *Run) float64 { return ratio(float64(r.Total), float64(r.Requests)) }, show: number}
 	wire         = &metric{name: "on the wire per record", unit: "B", of: perTotal(func(r *Run) float64 { return float64(r.WireBytes) }), show: number}
 	sinkCPU      = &metric{name: "sink's CPU per record", unit: "ns", of: perTotal(func(r *Run) float64 { return r.BrokerCPU * 1e9 }), show: number}
+	apart        = &metric{name: "processors apart", unit: "ns", of: func(r *Run) float64 { return r.Apart * 1e9 }, show: thousands}
 	others       = &metric{name: "others busy", unit: "cores", of: func(r *Run) float64 { return r.OtherCores }, show: fine}
 )
 

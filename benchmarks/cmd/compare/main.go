@@ -46,6 +46,7 @@ func compare(args []string) error {
 	repeat := fs.Int("repeat", 3, "runs of each client in each row")
 	seconds := fs.Float64("seconds", 1.5, "how long a run is measured, after a third of it as warm-up")
 	brokers := fs.String("brokers", "", "host:port,… of a real cluster, in which a topic is made for each run and deleted afterwards (default: a sink on this machine)")
+	near := fs.Duration("near", 0, "make a run again, up to three times, while processors are farther apart than this, there and back, see README (default: take them as they are)")
 	java := fs.String("java", "", "the command that starts Kafka's producer performance tool (default: kafka-producer-perf-test.sh if that is in the path)")
 	from := fs.String("from", "", "run nothing; make the report of these files of results, comma-separated")
 	out := fs.String("out", "out", "directory for the results and the report; what is there is overwritten")
@@ -77,7 +78,7 @@ func compare(args []string) error {
 	measured := time.Duration(*seconds * float64(time.Second))
 	data, err := suite.Run(ctx, suite.Options{
 		Rows: rows, Clients: list(*clients), Repeat: *repeat, WarmUp: measured / 3, Measured: measured,
-		Brokers: list(*brokers), Java: suite.FindJava(*java), Dir: *out, Progress: os.Stdout, Results: results,
+		Brokers: list(*brokers), Near: *near, Java: suite.FindJava(*java), Dir: *out, Progress: os.Stdout, Results: results,
 	})
 	err = errors.Join(err, results.Close())
 	if len(data.Runs) > 0 {
