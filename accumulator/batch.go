@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
+	"github.com/kafka-reservoir/producer/internal/prefetch"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -441,6 +442,17 @@ func (b *ProducerBatch) moveShare(s *share) {
 	b.count(0)
 	b.share = s
 	b.count(n)
+}
+
+// Prefetch asks for the batch's own memory. For whoever goes through many batches.
+func (b *ProducerBatch) Prefetch() { prefetch.Value(b) }
+
+// PrefetchQueue asks for its partition's. It looks at the batch.
+func (b *ProducerBatch) PrefetchQueue() { prefetch.Value(b.d) }
+
+// PrefetchRecords asks for what it has of each record. It looks at the batch, which must be one that nothing is appended to any more.
+func (b *ProducerBatch) PrefetchRecords() {
+	prefetch.Slice(b.slots, smallBatch)
 }
 
 // Run tells every record's callback what became of it, in order. The dispatcher's, once, for a batch

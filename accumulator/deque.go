@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kafka-reservoir/producer/internal/mutants"
+	"github.com/kafka-reservoir/producer/internal/prefetch"
 	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/partitioner"
 	"github.com/kafka-reservoir/producer/protocol"
@@ -73,6 +74,7 @@ type deque struct {
 	prev, next *deque
 	node       *node // of the leader as of the last classify; nil: none
 	muted      bool
+	expected   expected
 	gateState  any       // see ProducerBatch.PartitionState
 	retryGen   uint32    // of its entry in the retry heap; older entries are dead
 	lingerEnds time.Time // while in a linger list
@@ -82,6 +84,34 @@ type deque struct {
 	aheadUntil time.Time
 	aheadEpoch int32
 }
+
+// lookAhead is how many partitions or batches ahead memory is asked for by those that go through many: a look at one takes about as long as memory does.
+const lookAhead = 8
+
+// expected is what a partition will be looked at for next, to ask for its memory ahead of that, and for nothing else.
+type expected struct {
+	batch *ProducerBatch
+	bytes *byte // where its slabs begin
+}
+
+// expect notes that b is the front; nil: there is none. d.mu is held.
+func (d *deque) expect(b *ProducerBatch) {
+	d.expected = expected{}
+	if b != nil && len(b.slabs) > 0 {
+		d.expected = expected{b, &b.slabs[0][0]}
+	}
+}
+
+// prefetch asks for what taking the first batch of d will look at.
+func (d *deque) prefetch() {
+	if d.expected.batch != nil {
+		prefetch.Value(d.expected.batch)
+		prefetch.Bytes(d.expected.bytes, smallBatch)
+	}
+}
+
+// smallBatch is how much of a batch's bytes is asked for: all of one of a few records. The others' bytes are summed by whoever fills their slabs.
+const smallBatch = 512
 
 // unavailable is longer than any queue that takes more.
 const unavailable = 1 << 20
@@ -163,6 +193,7 @@ func (d *deque) insert(b *ProducerBatch) {
 
 // remove takes b out, wherever it stands.
 func (d *deque) remove(b *ProducerBatch) bool {
+	d.expected = expected{} // only the sender removes
 	for k := d.head; k < len(d.q); k++ {
 		if d.q[k] == b {
 			if k == d.head {
@@ -273,6 +304,15 @@ func (a *RecordAccumulator) allTopics() []*Topic {
 type dequeList struct {
 	head, tail *deque
 	n          int
+}
+
+// at is the one so far behind the first; nil: there are not so many.
+func (l *dequeList) at(i int) *deque {
+	d := l.head
+	for ; i > 0 && d != nil; i-- {
+		d = d.next
+	}
+	return d
 }
 
 func (l *dequeList) push(d *deque) {

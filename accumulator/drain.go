@@ -5,6 +5,7 @@ import (
 
 	"github.com/kafka-reservoir/producer/internal/invariants"
 	"github.com/kafka-reservoir/producer/internal/mutants"
+	"github.com/kafka-reservoir/producer/internal/prefetch"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -15,6 +16,8 @@ type Gate interface {
 	Next(first *ProducerBatch, node int32) *ProducerBatch
 	// Stamp gives a batch that has none its producer id, epoch and sequence, by SetProducer.
 	Stamp(b *ProducerBatch)
+	// Prefetch asks for the memory of what it keeps of a partition, see PartitionState: Next will be asked soon.
+	Prefetch(state any)
 }
 
 // Drain takes batches for one request to a node: the first of each partition that is ready there, in turn,
@@ -31,8 +34,18 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 	a.s.drains++
 	n.cut = n.cut && !a.mayFly(n)
 	total, first := 0, len(dst)
+	far := n.ready.at(lookAhead)
 	for k := n.ready.n; k > 0 && a.mayFly(n); k-- {
 		d := n.ready.head
+		if far != nil {
+			far.prefetch()
+			if g != nil {
+				g.Prefetch(far.gateState)
+			}
+			if far = far.next; far != nil {
+				prefetch.Value(far)
+			}
+		}
 		b, v := a.take(d, n, maxBytes-total, len(dst) == first, now, g)
 		switch v {
 		case taken:

@@ -354,6 +354,8 @@ func (g *gate) Next(b *ProducerBatch, _ int32) *ProducerBatch {
 	return b
 }
 
+func (g *gate) Prefetch(any) {}
+
 func (g *gate) Stamp(b *ProducerBatch) {
 	b.SetProducer(g.id, g.next[b.Partition()])
 	g.next[b.Partition()] = protocol.AddSequence(g.next[b.Partition()], b.Count())

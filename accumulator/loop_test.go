@@ -258,6 +258,8 @@ func (w *window) Next(b *ProducerBatch, _ int32) *ProducerBatch {
 	return b
 }
 
+func (w *window) Prefetch(any) {}
+
 func (w *window) Stamp(b *ProducerBatch) {
 	w.open[b.d]++
 	w.again(b)

@@ -3,6 +3,7 @@ package accumulator
 import (
 	"time"
 
+	"github.com/kafka-reservoir/producer/internal/prefetch"
 	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/partitioner"
 )
@@ -184,7 +185,10 @@ func (a *RecordAccumulator) takeSignals(now time.Time) (any bool) {
 	taken := a.signals.list
 	a.signals.list = a.s.taken[:0]
 	a.signals.mu.Unlock()
-	for _, d := range taken {
+	for i, d := range taken {
+		if i+lookAhead < len(taken) {
+			prefetch.Value(taken[i+lookAhead])
+		}
 		d.mu.Lock()
 		d.signalled = false
 		d.mu.Unlock()
@@ -206,6 +210,7 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.front()
+	d.expect(b)
 	if b == nil || b.is(stateClosed) || b.is(stateSealing) {
 		// Nothing there, or being compressed: whoever changes that signals.
 		d.place(nil)

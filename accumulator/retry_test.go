@@ -337,6 +337,7 @@ type ahead struct{ b *ProducerBatch }
 
 func (g ahead) Next(*ProducerBatch, int32) *ProducerBatch { return g.b }
 func (ahead) Stamp(*ProducerBatch)                        {}
+func (ahead) Prefetch(any)                                {}
 
 // A batch that was sent ahead of others and comes back has its partition back off for it, whatever stands before it: parts of a split one,
 // which were never sent, or a retry whose leader has changed. Unless the leader has changed since, or it has ended.

@@ -19,6 +19,12 @@ type weighted interface {
 	RawSize() int
 }
 
+// prefetched is a Task whose memory can be asked for before it is run: first its own, then what that leads to.
+type prefetched interface {
+	Prefetch()
+	PrefetchRecords()
+}
+
 // Dispatcher runs the callbacks, on one goroutine of their own and in the order in which their records were
 // settled: user code can then be slow, block or send again without stopping the sender, and a
 // partition's callbacks stay in order.
@@ -178,6 +184,7 @@ func (d *Dispatcher) Step() bool {
 	t := d.work[d.at]
 	d.work[d.at] = nil
 	d.at++
+	d.lookAhead()
 	size := 0
 	if w, ok := t.(weighted); ok {
 		size = w.RawSize() // before Run, which may give the batch away
@@ -187,6 +194,21 @@ func (d *Dispatcher) Step() bool {
 		d.relax()
 	}
 	return true
+}
+
+// lookAhead asks for the memory of the next tasks but one, so that it is there when they are run: with thousands of partitions batches are many and small, and in no
+// cache of this processor.
+func (d *Dispatcher) lookAhead() {
+	const near, far = 2, 4
+	if d.at+far >= len(d.work) {
+		return
+	}
+	if t, ok := d.work[d.at+far].(prefetched); ok {
+		t.Prefetch()
+	}
+	if t, ok := d.work[d.at+near].(prefetched); ok {
+		t.PrefetchRecords()
+	}
 }
 
 // more takes what has come in.

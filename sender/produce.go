@@ -273,6 +273,9 @@ func (r *produceRequest) answer(resp *netclient.Response) error {
 	return nil
 }
 
+// lookAhead is how many batches ahead memory is asked for by who goes through many.
+const lookAhead = 8
+
 // matches checks that the response names exactly the request's batches, and notes in found which partition of the answer means which. Brokers
 // answer in the order they were asked, so that the first look hits; a search for each would be quadratic.
 func (r *produceRequest) matches() error {
@@ -290,6 +293,10 @@ func (r *produceRequest) matches() error {
 		batches := r.batches[r.topics[g].first : r.topics[g].first+r.topics[g].n]
 		next := 0
 		for j := range t.Partitions {
+			if j+lookAhead < len(batches) {
+				batches[j+lookAhead].Prefetch()
+				batches[j+lookAhead/2].PrefetchQueue()
+			}
 			index := t.Partitions[j].Index
 			k := next
 			if k >= len(batches) || batches[k].Partition() != index {

@@ -15,6 +15,7 @@ var allowed = map[string][]string{
 	"internal/mutants":       {},
 	"internal/metrics":       {},
 	"internal/backoff":       {},
+	"internal/prefetch":      {},
 	"internal/simnet":        {},
 	"internal/leak":          {},
 	"protocol/internal/wire": {},
@@ -29,8 +30,8 @@ var allowed = map[string][]string{
 	"internal/compress": {"protocol"},
 
 	// L2 to L4
-	"accumulator":  {"bufferpool", "partitioner", "metadata", "protocol", "internal/backoff", "internal/invariants", "internal/metrics", "internal/mutants"},
-	"internal/txn": {"accumulator", "protocol", "internal/backoff", "internal/invariants", "internal/mutants"},
+	"accumulator":  {"bufferpool", "partitioner", "metadata", "protocol", "internal/backoff", "internal/invariants", "internal/metrics", "internal/mutants", "internal/prefetch"},
+	"internal/txn": {"accumulator", "protocol", "internal/backoff", "internal/invariants", "internal/mutants", "internal/prefetch"},
 	"sender": {
 		"accumulator", "internal/txn", "netclient", "metadata", "protocol", "internal/backoff",
 		"internal/invariants", "internal/metrics", "internal/mutants",

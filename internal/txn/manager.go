@@ -7,6 +7,7 @@ import (
 
 	"github.com/kafka-reservoir/producer/accumulator"
 	"github.com/kafka-reservoir/producer/internal/mutants"
+	"github.com/kafka-reservoir/producer/internal/prefetch"
 	"github.com/kafka-reservoir/producer/protocol"
 )
 
@@ -95,6 +96,13 @@ func (m *Manager) of(b *accumulator.ProducerBatch) *partition {
 		*state = p
 	}
 	return p
+}
+
+// Prefetch implements accumulator.Gate.
+func (m *Manager) Prefetch(state any) {
+	if p, ok := state.(*partition); ok {
+		prefetch.Value(p)
+	}
 }
 
 func (m *Manager) partition(tp protocol.TopicPartition) *partition {

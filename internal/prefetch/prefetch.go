@@ -1,0 +1,21 @@
+// Package prefetch asks for memory that is about to be looked at, where the program knows that and the processor cannot guess it: with thousands of
+// partitions each batch, queue and slab is one that no cache holds, and the sender goes through them by pointers, one after the other.
+//
+// To ask is a hint. It changes nothing, waits for nothing, and may be given for memory that is somebody else's by now.
+package prefetch
+
+import "unsafe"
+
+const line = 64
+
+// Value asks for all of *p. p may be nil.
+func Value[T any](p *T) { lines(unsafe.Pointer(p), (int(unsafe.Sizeof(*p))+line-1)/line) }
+
+// Slice asks for the elements of s, but for no more than n bytes.
+func Slice[T any](s []T, n int) {
+	var element T
+	lines(unsafe.Pointer(unsafe.SliceData(s)), (min(n, len(s)*int(unsafe.Sizeof(element)))+line-1)/line)
+}
+
+// Bytes asks for n bytes from p on.
+func Bytes(p *byte, n int) { lines(unsafe.Pointer(p), (n+line-1)/line) }
