@@ -94,14 +94,6 @@ type expected struct {
 	bytes *byte // where its slabs begin
 }
 
-// expect notes that b is the front; nil: there is none. d.mu is held.
-func (d *deque) expect(b *ProducerBatch) {
-	d.expected = expected{}
-	if b != nil && len(b.slabs) > 0 {
-		d.expected = expected{b, &b.slabs[0][0]}
-	}
-}
-
 // prefetch asks for what taking the first batch of d will look at.
 func (d *deque) prefetch() {
 	if d.expected.batch != nil {

@@ -210,7 +210,7 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.front()
-	d.expect(b)
+	d.expected = expected{}
 	if b == nil || b.is(stateClosed) || b.is(stateSealing) {
 		// Nothing there, or being compressed: whoever changes that signals.
 		d.place(nil)
@@ -219,6 +219,7 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 		}
 		return
 	}
+	d.expected = expected{b, &b.slabs[0][0]} // open, with its lock held, or the sender's
 	until := a.backsOffUntil(d, b)
 	n := a.home(d, until.After(now))
 	switch {
