@@ -85,13 +85,21 @@ type deque struct {
 	aheadEpoch int32
 }
 
-// lookAhead is how many partitions or batches ahead memory is asked for by those that go through many: a look at one takes about as long as memory does.
+// lookAhead is how many partitions ahead memory is asked for by who goes through many. From 4 to 16 all are equal (BenchmarkWalk of internal/prefetch); it may go where
+// 10,000 partitions cost no more without it, of which a record then takes 13 % less CPU (go1.26).
 const lookAhead = 8
 
 // expected is what a partition will be looked at for next, to ask for its memory ahead of that, and for nothing else.
 type expected struct {
 	batch *ProducerBatch
 	bytes *byte // where its slabs begin
+}
+
+// expect notes that b will be looked at next. It is open, and d.mu held, or the sender's: a sealer changes its slabs.
+func (d *deque) expect(b *ProducerBatch) {
+	if len(b.slabs) > 0 && len(b.slabs[0]) > 0 {
+		d.expected = expected{b, &b.slabs[0][0]}
+	}
 }
 
 // prefetch asks for what taking the first batch of d will look at.
@@ -102,7 +110,8 @@ func (d *deque) prefetch() {
 	}
 }
 
-// smallBatch is how much of a batch's bytes is asked for: all of one of a few records. The others' bytes are summed by whoever fills their slabs.
+// smallBatch is how much of a batch's bytes is asked for: all of one of a few records, which is open until the sender takes and sums it. What follows in a larger one the
+// processor guesses.
 const smallBatch = 512
 
 // unavailable is longer than any queue that takes more.

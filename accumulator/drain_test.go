@@ -2,6 +2,7 @@ package accumulator
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -241,4 +242,72 @@ func TestHeaderIsNotRewrittenUnderAWriter(t *testing.T) {
 	assert.Equal(t, []int32{0}, partitionsOf(r.drainUpToWith(1, 1<<20, g)))
 	h, _ := r.read(b)
 	assert.EqualValues(t, 2, h.ProducerEpoch)
+}
+
+// What memory is asked for ahead is that of the batch that will be looked at, and nothing that is gone is held on to.
+func TestExpectedIsTheFront(t *testing.T) {
+	r := newRig(t, withLinger(time.Hour), withBatch(4*kib))
+	r.lead(orders, 1)
+	d := r.a.deque(r.a.Topic(orders), 0, 1)
+	expects := func(b *ProducerBatch) {
+		t.Helper()
+		want := expected{}
+		if b != nil {
+			want = expected{b, &b.slabs[0][0]}
+		}
+		assert.Equal(t, want, d.expected)
+	}
+	r.put(0, 10)
+	expects(nil)
+	r.ready()
+	expects(d.front())
+	r.put(0, 4*kib) // does not fit any more
+	r.put(0, 10)
+	require.Equal(t, 3, d.len())
+	r.ready()
+	expects(d.front())
+	second := d.q[d.head+1]
+	first := r.drainOne(1)
+	expects(second)
+	r.requeue(first)
+	r.ready()
+	expects(d.front())
+	for range 3 {
+		r.clock.advance(time.Hour)
+		r.completeAll(r.drain(1))
+	}
+	expects(nil)
+	r.empty()
+}
+
+// Of a batch that a sealer is at nothing is looked at.
+func TestNothingOfASealersBatchIsExpected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, gate := gated(t, 1)
+		r.record(orders, Record{Timestamp: -1, Value: make([]byte, 2*kib)}, nil)
+		synctest.Wait()
+		r.ready()
+		d := r.a.deque(r.a.Topic(orders), 0, 2)
+		require.NotNil(t, d.front())
+		assert.Zero(t, d.expected)
+		close(gate)
+		synctest.Wait()
+		r.ready()
+		assert.Same(t, d.front(), d.expected.batch)
+		r.completeAll(r.drain(1))
+		r.empty()
+	})
+}
+
+func TestDequeListAt(t *testing.T) {
+	var l dequeList
+	assert.Nil(t, l.at(0))
+	var ds [3]deque
+	for i := range ds {
+		l.push(&ds[i])
+	}
+	for i := range ds {
+		assert.Same(t, &ds[i], l.at(i))
+	}
+	assert.Nil(t, l.at(len(ds)))
 }

@@ -219,7 +219,7 @@ func (a *RecordAccumulator) classify(d *deque, now time.Time) {
 		}
 		return
 	}
-	d.expected = expected{b, &b.slabs[0][0]} // open, with its lock held, or the sender's
+	d.expect(b)
 	until := a.backsOffUntil(d, b)
 	n := a.home(d, until.After(now))
 	switch {

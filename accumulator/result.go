@@ -125,6 +125,7 @@ func (l *waiterList) remove(w *waiter) bool {
 		if l.last == w {
 			l.last = before
 		}
+		w.next = nil
 		return true
 	}
 	return false
@@ -216,18 +217,19 @@ func (h Handle) Wait(ctx context.Context) (Result, error) {
 	}
 }
 
-// Done is closed once the record's fate is known. Each call makes a channel: Wait is cheaper.
+// Done is closed once the record's fate is known. Each call makes a channel, and who waits at it: Wait is cheaper.
 func (h Handle) Done() <-chan struct{} {
-	ch := make(chan struct{})
+	w := &waiter{ch: make(chan struct{}), done: true}
 	for {
 		h = h.follow()
 		if h.r.settled.Load() {
-			close(ch)
-			return ch
+			close(w.ch)
+			return w.ch
 		}
-		if h.r.add(&waiter{ch: ch, index: h.i, done: true}) {
+		w.index = h.i
+		if h.r.add(w) {
 			h.r.hurry()
-			return ch
+			return w.ch
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (s *stripes) choose(a *RecordAccumulator, t *Topic, md *metadata.Topic) (*d
 	for {
 		choice := mine.Current()
 		if choice == nil || int(choice.Partition) >= md.Count() {
-			choice = mine.Peek(md) // not always: through an interface it costs 3 ns
+			choice = mine.Peek(md) // which looks at the same; but through an interface that is 3 ns of 55 (BenchmarkAppend, go1.26)
 		}
 		d := a.deque(t, choice.Partition, md.Count())
 		if !d.mu.TryLock() {

@@ -196,18 +196,19 @@ func (d *Dispatcher) Step() bool {
 	return true
 }
 
-// lookAhead asks for the memory of the next tasks but one, so that it is there when they are run: with thousands of partitions batches are many and small, and in no
-// cache of this processor.
+// lookAhead asks for the memory of tasks a little later in line, so that it is there when they are run: with thousands of partitions batches are many and small, and in
+// no cache of this processor. What a task leads to can be asked for when its own memory is there.
 func (d *Dispatcher) lookAhead() {
 	const near, far = 2, 4
-	if d.at+far >= len(d.work) {
-		return
+	if at := d.at + far; at < len(d.work) {
+		if t, ok := d.work[at].(prefetched); ok {
+			t.Prefetch()
+		}
 	}
-	if t, ok := d.work[d.at+far].(prefetched); ok {
-		t.Prefetch()
-	}
-	if t, ok := d.work[d.at+near].(prefetched); ok {
-		t.PrefetchRecords()
+	if at := d.at + near; at < len(d.work) {
+		if t, ok := d.work[at].(prefetched); ok {
+			t.PrefetchRecords()
+		}
 	}
 }
 

@@ -273,7 +273,7 @@ func (r *produceRequest) answer(resp *netclient.Response) error {
 	return nil
 }
 
-// lookAhead is how many batches ahead memory is asked for by who goes through many.
+// lookAhead is how many batches ahead memory is asked for by who goes through many, as in the accumulator.
 const lookAhead = 8
 
 // matches checks that the response names exactly the request's batches, and notes in found which partition of the answer means which. Brokers
@@ -293,9 +293,11 @@ func (r *produceRequest) matches() error {
 		batches := r.batches[r.topics[g].first : r.topics[g].first+r.topics[g].n]
 		next := 0
 		for j := range t.Partitions {
-			if j+lookAhead < len(batches) {
-				batches[j+lookAhead].Prefetch()
-				batches[j+lookAhead/2].PrefetchQueue()
+			if far := j + lookAhead; far < len(batches) {
+				batches[far].Prefetch()
+			}
+			if near := j + lookAhead/2; near < len(batches) {
+				batches[near].PrefetchQueue()
 			}
 			index := t.Partitions[j].Index
 			k := next

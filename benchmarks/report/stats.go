@@ -92,7 +92,9 @@ type group struct {
 func (g *group) spread(m *metric) spread {
 	var v []float64
 	for i := range g.runs {
-		v = append(v, m.of(&g.runs[i]))
+		if x := m.of(&g.runs[i]); x != 0 || m != apart { // which is not known of some runs
+			v = append(v, x)
+		}
 	}
 	return spreadOf(v)
 }

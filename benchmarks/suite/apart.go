@@ -2,10 +2,13 @@ package suite
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kafka-reservoir/producer/benchmarks/report"
 )
 
 // What two goroutines share goes from one processor's cache to the other's. How long that takes depends on which processors the two are: one chiplet's, or two's,
@@ -62,22 +65,37 @@ func processorsApart() float64 {
 	return least.Seconds()
 }
 
-// nearLooks bounds how often is looked whether the processors are near, nearTries how often a run is made in which they went apart.
+// nearLooks bounds how often is looked whether the processors are near, nearTries how often a run is made for which they went apart.
 const (
 	nearLooks = 60
 	nearTries = 3
 )
 
-// awaitNear waits until the processors are at most so many seconds apart; 0: it does not matter. False: they have not been for long.
-func awaitNear(ctx context.Context, near float64, apart func() float64, pause func()) bool {
-	if near == 0 {
-		return true
+// pauseBetweenLooks is what a hypervisor is given to think of something else.
+func pauseBetweenLooks(ctx context.Context) {
+	select {
+	case <-time.After(500 * time.Millisecond):
+	case <-ctx.Done():
 	}
-	for range nearLooks {
-		if ctx.Err() != nil || apart() <= near {
-			return true
+}
+
+// nearRun makes a run while the processors are at most so many seconds apart, as apart says before and after; 0: it does not matter. A run for which they were not, three
+// times in a row, does not count.
+func nearRun(ctx context.Context, near float64, apart func() float64, pause func(context.Context), once func() report.Run) report.Run {
+	for try := 1; ; try++ {
+		before := apart()
+		for look := 1; near > 0 && before > near && look < nearLooks && ctx.Err() == nil; look++ {
+			pause(ctx)
+			before = apart()
 		}
-		pause()
+		run := once()
+		run.Apart = max(before, apart())
+		if near == 0 || run.Apart <= near || run.Problem != "" || ctx.Err() != nil {
+			return run
+		}
+		if try == nearTries {
+			run.Problem = fmt.Sprintf("processors were %.0f ns apart, there and back, %d times in a row", run.Apart*1e9, try)
+			return run
+		}
 	}
-	return false
 }

@@ -26,7 +26,7 @@ type Options struct {
 	WarmUp   time.Duration
 	Measured time.Duration
 	Brokers  []string      // empty: a sink
-	Near     time.Duration // runs in which processors are farther apart are made again, up to three times; 0: it does not matter
+	Near     time.Duration // a run counts only while the processors are at most so far apart, and is made three times at most; 0: it does not matter
 	Java     []string      // the command that starts Kafka's performance tool; empty: none
 	Dir      string        // for temporary files
 	Progress io.Writer
@@ -190,18 +190,9 @@ func (s *suite) estimate(steps []step) (total time.Duration) {
 	return total
 }
 
-// run makes one run, again where the processors are to be near and have gone apart meanwhile. What goes wrong is the run's Problem.
+// run makes one run. What goes wrong is the run's Problem.
 func (s *suite) run(ctx context.Context, st step) report.Run {
-	near := s.Near.Seconds()
-	for try := 1; ; try++ {
-		awaitNear(ctx, near, processorsApart, func() { time.Sleep(500 * time.Millisecond) })
-		before := processorsApart()
-		run := s.once(ctx, st)
-		run.Apart = max(before, processorsApart())
-		if near == 0 || run.Apart <= near || run.Problem != "" || try == nearTries || ctx.Err() != nil {
-			return run
-		}
-	}
+	return nearRun(ctx, s.Near.Seconds(), processorsApart, pauseBetweenLooks, func() report.Run { return s.once(ctx, st) })
 }
 
 func (s *suite) once(ctx context.Context, st step) report.Run {

@@ -46,7 +46,7 @@ func compare(args []string) error {
 	repeat := fs.Int("repeat", 3, "runs of each client in each row")
 	seconds := fs.Float64("seconds", 1.5, "how long a run is measured, after a third of it as warm-up")
 	brokers := fs.String("brokers", "", "host:port,… of a real cluster, in which a topic is made for each run and deleted afterwards (default: a sink on this machine)")
-	near := fs.Duration("near", 0, "make a run again, up to three times, while processors are farther apart than this, there and back, see README (default: take them as they are)")
+	near := fs.Duration("near", 0, "count only runs with processors at most so far apart, there and back, see README; each is tried three times (default: take them as they are)")
 	java := fs.String("java", "", "the command that starts Kafka's producer performance tool (default: kafka-producer-perf-test.sh if that is in the path)")
 	from := fs.String("from", "", "run nothing; make the report of these files of results, comma-separated")
 	out := fs.String("out", "out", "directory for the results and the report; what is there is overwritten")
