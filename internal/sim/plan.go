@@ -127,7 +127,10 @@ func Draw(seed uint64, o Options) Plan {
 	if p.Spread != byApplication {
 		p.Rate = min(p.Rate, p.capacity()/float64(p.Partitions)/2) // many keys are the same
 	}
-	// Neither does one in which a record's time is over before a new connection is up,
+	// Neither does one in which attempts to connect are given up for nothing but the way, a fifth early by chance,
+	p.Config.SetupTimeout = max(p.Config.SetupTimeout, p.setUp()*5/4)
+	p.Config.SetupTimeoutMax = max(p.Config.SetupTimeoutMax, p.Config.SetupTimeout)
+	// nor one in which a record's time is over before a new connection is up,
 	for !p.timeToConnect() {
 		p.Config.DeliveryTimeout += 4 * p.MaxLatency
 	}
@@ -346,11 +349,13 @@ func (p *Plan) lateRequests() bool {
 		l[Silence] != Off || l[Throttle] != Off // what waits on a muted connection is read when the time is over
 }
 
-// timeToConnect reports whether what is left of a record's time after its linger is enough for a new connection (its set-up, two
-// questions about versions, one about the cluster) and a request. One that was closed because nothing used it is opened when the
-// linger is over.
+// setUp is how long a new connection takes at most: to be made, two questions about versions, one about the cluster.
+func (p *Plan) setUp() time.Duration { return 4 * 2 * p.MaxLatency }
+
+// timeToConnect reports whether what is left of a record's time after its linger is enough for a new connection and a request. One that was closed because nothing
+// used it is opened when the linger is over.
 func (p *Plan) timeToConnect() bool {
-	return p.Config.DeliveryTimeout-max(p.Config.Linger, 0) > 4*2*p.MaxLatency+p.roundTrip()
+	return p.Config.DeliveryTimeout-max(p.Config.Linger, 0) > p.setUp()+p.roundTrip()
 }
 
 // timeToSplit reports whether it is also enough to send all that one partition may have collected in a linger, where that goes out in ever
