@@ -85,10 +85,6 @@ type deque struct {
 	aheadEpoch int32
 }
 
-// lookAhead is how many partitions ahead memory is asked for by who goes through many. From 4 to 16 all are equal (BenchmarkWalk of internal/prefetch); it may go where
-// 10,000 partitions cost no more without it, of which a record then takes 13 % less CPU (go1.26).
-const lookAhead = 8
-
 // expected is what a partition will be looked at for next, to ask for its memory ahead of that, and for nothing else.
 type expected struct {
 	batch *ProducerBatch
@@ -110,8 +106,7 @@ func (d *deque) prefetch() {
 	}
 }
 
-// smallBatch is how much of a batch's bytes is asked for: all of one of a few records, which is open until the sender takes and sums it. What follows in a larger one the
-// processor guesses.
+// smallBatch is how many bytes are asked for of what a batch has many of, its slabs and its slots: all of one of a few records. What follows in a larger one the processor guesses.
 const smallBatch = 512
 
 // unavailable is longer than any queue that takes more.

@@ -34,7 +34,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 	a.s.drains++
 	n.cut = n.cut && !a.mayFly(n)
 	total, first := 0, len(dst)
-	far := n.ready.at(lookAhead)
+	far := n.ready.at(prefetch.Ahead) // stays ahead of the first, which alone is taken out meanwhile
 	for k := n.ready.n; k > 0 && a.mayFly(n); k-- {
 		d := n.ready.head
 		if far != nil {

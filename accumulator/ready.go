@@ -186,8 +186,8 @@ func (a *RecordAccumulator) takeSignals(now time.Time) (any bool) {
 	a.signals.list = a.s.taken[:0]
 	a.signals.mu.Unlock()
 	for i, d := range taken {
-		if i+lookAhead < len(taken) {
-			prefetch.Value(taken[i+lookAhead])
+		if far := i + prefetch.Ahead; far < len(taken) {
+			prefetch.Value(taken[far])
 		}
 		d.mu.Lock()
 		d.signalled = false

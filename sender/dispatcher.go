@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kafka-reservoir/producer/internal/mutants"
+	"github.com/kafka-reservoir/producer/internal/prefetch"
 )
 
 // Task is something for the callback goroutine: a batch whose records are to be told of their fate.
@@ -199,13 +200,12 @@ func (d *Dispatcher) Step() bool {
 // lookAhead asks for the memory of tasks a little later in line, so that it is there when they are run: with thousands of partitions batches are many and small, and in
 // no cache of this processor. What a task leads to can be asked for when its own memory is there.
 func (d *Dispatcher) lookAhead() {
-	const near, far = 2, 4
-	if at := d.at + far; at < len(d.work) {
+	if at := d.at + prefetch.Ahead; at < len(d.work) {
 		if t, ok := d.work[at].(prefetched); ok {
 			t.Prefetch()
 		}
 	}
-	if at := d.at + near; at < len(d.work) {
+	if at := d.at + prefetch.Ahead/2; at < len(d.work) {
 		if t, ok := d.work[at].(prefetched); ok {
 			t.PrefetchRecords()
 		}

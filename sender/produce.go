@@ -7,6 +7,7 @@ import (
 
 	"github.com/kafka-reservoir/producer/accumulator"
 	"github.com/kafka-reservoir/producer/internal/mutants"
+	"github.com/kafka-reservoir/producer/internal/prefetch"
 	"github.com/kafka-reservoir/producer/netclient"
 	"github.com/kafka-reservoir/producer/protocol"
 )
@@ -273,9 +274,6 @@ func (r *produceRequest) answer(resp *netclient.Response) error {
 	return nil
 }
 
-// lookAhead is how many batches ahead memory is asked for by who goes through many, as in the accumulator.
-const lookAhead = 8
-
 // matches checks that the response names exactly the request's batches, and notes in found which partition of the answer means which. Brokers
 // answer in the order they were asked, so that the first look hits; a search for each would be quadratic.
 func (r *produceRequest) matches() error {
@@ -293,10 +291,10 @@ func (r *produceRequest) matches() error {
 		batches := r.batches[r.topics[g].first : r.topics[g].first+r.topics[g].n]
 		next := 0
 		for j := range t.Partitions {
-			if far := j + lookAhead; far < len(batches) {
+			if far := j + prefetch.Ahead; far < len(batches) {
 				batches[far].Prefetch()
 			}
-			if near := j + lookAhead/2; near < len(batches) {
+			if near := j + prefetch.Ahead/2; near < len(batches) {
 				batches[near].PrefetchQueue()
 			}
 			index := t.Partitions[j].Index

@@ -148,3 +148,12 @@ func TestFigures(t *testing.T) {
 		assert.Equal(t, tt.want, tt.got)
 	}
 }
+
+// A run of which it is not known how far the processors were apart has no part in that figure, and in all others.
+func TestSpreadLeavesOutWhatIsNotKnown(t *testing.T) {
+	g := group{runs: []Run{{Apart: 55e-9}, {}, {Apart: 60e-9, OtherCores: 1}}}
+	s := g.spread(apart)
+	assert.InDelta(t, 55, s.least, 0.1)
+	assert.InDelta(t, 57.5, s.median, 0.1)
+	assert.Equal(t, spread{0, 0, 1}, g.spread(others))
+}

@@ -21,6 +21,7 @@ type metric struct {
 	name, unit string
 	higher     bool // is better
 	goOnly     bool // known of Go's runtime only
+	gaps       bool // not known of every run: 0
 	of         func(*Run) float64
 	show       func(float64) string
 }
@@ -59,7 +60,7 @@ var (
 	recPerReq    = &metric{name: "records per request", higher: true, of: func(r *Run) float64 { return ratio(float64(r.Total), float64(r.Requests)) }, show: number}
 	wire         = &metric{name: "on the wire per record", unit: "B", of: perTotal(func(r *Run) float64 { return float64(r.WireBytes) }), show: number}
 	sinkCPU      = &metric{name: "sink's CPU per record", unit: "ns", of: perTotal(func(r *Run) float64 { return r.BrokerCPU * 1e9 }), show: number}
-	apart        = &metric{name: "processors apart", unit: "ns", of: func(r *Run) float64 { return r.Apart * 1e9 }, show: thousands}
+	apart        = &metric{name: "processors apart", unit: "ns", gaps: true, of: func(r *Run) float64 { return r.Apart * 1e9 }, show: thousands}
 	others       = &metric{name: "others busy", unit: "cores", of: func(r *Run) float64 { return r.OtherCores }, show: fine}
 )
 
@@ -92,7 +93,7 @@ type group struct {
 func (g *group) spread(m *metric) spread {
 	var v []float64
 	for i := range g.runs {
-		if x := m.of(&g.runs[i]); x != 0 || m != apart { // which is not known of some runs
+		if x := m.of(&g.runs[i]); x != 0 || !m.gaps {
 			v = append(v, x)
 		}
 	}

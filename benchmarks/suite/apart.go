@@ -12,8 +12,7 @@ import (
 )
 
 // What two goroutines share goes from one processor's cache to the other's. How long that takes depends on which processors the two are: one chiplet's, or two's,
-// and a hypervisor may change that from one second to the next. It is a sixth of the price in the one case of what it is in the other, a record of 100 bytes takes two
-// thirds more CPU, and nothing else shows it.
+// and a hypervisor may change that from one second to the next: six times as long, and two thirds more CPU for a record of 100 bytes from 16 goroutines. Nothing else shows it.
 
 // apartRounds is how often a line goes there and back for one reading, and apartReadings how many there are: the least counts, because whoever else
 // wants a processor only ever makes it more.
@@ -35,7 +34,7 @@ func processorsApart() float64 {
 		over atomic.Bool
 	}
 	var other sync.WaitGroup
-	other.Go(func() {
+	other.Go(func() { // ends when line.over is set, below
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		for !line.over.Load() {

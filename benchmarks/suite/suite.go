@@ -192,7 +192,15 @@ func (s *suite) estimate(steps []step) (total time.Duration) {
 
 // run makes one run. What goes wrong is the run's Problem.
 func (s *suite) run(ctx context.Context, st step) report.Run {
-	return nearRun(ctx, s.Near.Seconds(), processorsApart, pauseBetweenLooks, func() report.Run { return s.once(ctx, st) })
+	told := false
+	wait := func(ctx context.Context) {
+		if !told {
+			told = true
+			s.say("processors are more than %v apart: waiting for them, half a minute at most", s.Near)
+		}
+		pauseBetweenLooks(ctx)
+	}
+	return nearRun(ctx, s.Near.Seconds(), processorsApart, wait, func() report.Run { return s.once(ctx, st) })
 }
 
 func (s *suite) once(ctx context.Context, st step) report.Run {

@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"internal/txn": {"accumulator", "protocol", "internal/backoff", "internal/invariants", "internal/mutants", "internal/prefetch"},
 	"sender": {
 		"accumulator", "internal/txn", "netclient", "metadata", "protocol", "internal/backoff",
-		"internal/invariants", "internal/metrics", "internal/mutants",
+		"internal/invariants", "internal/metrics", "internal/mutants", "internal/prefetch",
 	},
 
 	// L5: the root may import all but what only tests use.
