@@ -33,10 +33,24 @@ func (f SerializerFunc[T]) Serialize(_ []byte, _ string, _ *[]Header, v T) ([]by
 	return f(v)
 }
 
-// direct is a Serializer whose values hold their bytes already. They need no scratch buffer, touch no
-// headers and cannot fail; the bytes must not be written to.
-type direct[T any] interface {
-	bytesOf(v T) []byte
+// direct is a Serializer whose values hold their bytes already, see bytesOf. They need no scratch buffer, touch no
+// headers and cannot fail; the bytes must not be written to. A new one needs its case there.
+type direct interface{ direct() }
+
+// bytesOf is what a direct Serializer makes of *v, without calling it: the calls for key and value take 1.5 ns of 120.
+func bytesOf[T any](v *T) []byte {
+	switch v := any(v).(type) {
+	case *[]byte:
+		return *v
+	case *string:
+		if *v == "" {
+			return []byte{} // the data of an empty string may be nil, which would be a null
+		}
+		// The string's bytes without a copy, which would be made only to be copied into the batch and dropped. It is safe because nothing below writes to
+		// a key or value, and nothing keeps it after Send.
+		return unsafe.Slice(unsafe.StringData(*v), len(*v))
+	}
+	return nil
 }
 
 // Bytes sends byte slices as they are; nil is a null.
@@ -48,7 +62,7 @@ func (bytesSerializer) Serialize(_ []byte, _ string, _ *[]Header, v []byte) ([]b
 	return v, nil
 }
 
-func (bytesSerializer) bytesOf(v []byte) []byte { return v }
+func (bytesSerializer) direct() {}
 
 // String sends strings as they are, which is UTF-8 in most programs. "" is empty, not null.
 func String() Serializer[string] { return stringSerializer{} }
@@ -59,14 +73,7 @@ func (stringSerializer) Serialize(dst []byte, _ string, _ *[]Header, v string) (
 	return append(dst, v...), nil
 }
 
-// bytesOf shows the string's bytes without a copy: a copy would be made only to be copied into the batch
-// and dropped. It is safe because nothing below writes to a key or value, and nothing keeps it after Send.
-func (stringSerializer) bytesOf(v string) []byte {
-	if v == "" {
-		return []byte{} // the data of an empty string may be nil, which would be a null
-	}
-	return unsafe.Slice(unsafe.StringData(v), len(v))
-}
+func (stringSerializer) direct() {}
 
 // Int32 sends 4 bytes, big-endian, as Java's IntegerSerializer.
 func Int32() Serializer[int32] { return int32Serializer{} }
@@ -131,4 +138,4 @@ func (nullSerializer) Serialize([]byte, string, *[]Header, struct{}) ([]byte, er
 	return nil, nil
 }
 
-func (nullSerializer) bytesOf(struct{}) []byte { return nil }
+func (nullSerializer) direct() {}

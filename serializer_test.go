@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -76,25 +77,26 @@ func TestSerializerFunc(t *testing.T) {
 
 // The built-ins that hold their bytes show them without a copy, and agree with Serialize.
 func TestDirectSerializers(t *testing.T) {
-	b, ok := Bytes().(direct[[]byte])
-	require.True(t, ok)
+	for _, s := range []any{Bytes(), String(), Null()} {
+		assert.Implements(t, (*direct)(nil), s)
+	}
+	for _, s := range []any{Int32(), Int64(), Float64(), UUID(), JSON[string](), SerializerFunc[string](nil)} {
+		_, is := s.(direct)
+		assert.False(t, is, "%T", s)
+	}
+
 	v := []byte("value")
-	assert.Same(t, &v[0], &b.bytesOf(v)[0])
-	assert.Nil(t, b.bytesOf(nil))
-	assert.NotNil(t, b.bytesOf([]byte{}))
+	assert.Same(t, &v[0], &bytesOf(&v)[0])
+	assert.Nil(t, bytesOf(new([]byte)))
+	assert.NotNil(t, bytesOf(&[]byte{}))
 
-	s, ok := String().(direct[string])
-	require.True(t, ok)
-	assert.Equal(t, []byte("value"), s.bytesOf("value"))
-	assert.NotNil(t, s.bytesOf(""), "empty, not null")
-	assert.Empty(t, s.bytesOf(""))
+	s, empty := "value", ""
+	assert.Equal(t, []byte("value"), bytesOf(&s))
+	assert.Same(t, unsafe.StringData(s), &bytesOf(&s)[0])
+	assert.NotNil(t, bytesOf(&empty), "empty, not null")
+	assert.Empty(t, bytesOf(&empty))
 
-	n, ok := Null().(direct[struct{}])
-	require.True(t, ok)
-	assert.Nil(t, n.bytesOf(struct{}{}))
-
-	_, ok = Int32().(direct[int32])
-	assert.False(t, ok)
+	assert.Nil(t, bytesOf(&struct{}{}))
 }
 
 // S-24: the error names topic and side, and keeps the cause.
@@ -111,7 +113,7 @@ func TestBuiltInSerializersDoNotAllocate(t *testing.T) {
 	dst := scratchBytes()
 	h := new([]Header)
 	id := [16]byte{1}
-	direct := String().(direct[string])
+	value, empty := "value", ""
 	i32, i64, f64, uuid, str := Int32(), Int64(), Float64(), UUID(), String()
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		_, _ = i32.Serialize(dst, "t", h, 1)
@@ -119,7 +121,7 @@ func TestBuiltInSerializersDoNotAllocate(t *testing.T) {
 		_, _ = f64.Serialize(dst, "t", h, 1)
 		_, _ = uuid.Serialize(dst, "t", h, id)
 		_, _ = str.Serialize(dst, "t", h, "value")
-		_ = direct.bytesOf("value")
-		_ = direct.bytesOf("")
+		_ = bytesOf(&value)
+		_ = bytesOf(&empty)
 	}))
 }

@@ -225,7 +225,7 @@ func (a *RecordAccumulator) appendOpen(d *deque, t *Topic, md *metadata.Topic, c
 		}
 		h = Handle{b.res, int32(n)}
 	}
-	b.appendRecord(body, size, timestamp, r.Key, r.Value, r.Headers, cb)
+	b.appendRecord(body, size, timestamp, r, cb)
 	if choice != nil {
 		choice.Sticky().Advance(choice, size, b.limit <= a.cfg.StickyThreshold, md)
 	}
@@ -348,7 +348,7 @@ func (a *RecordAccumulator) tryAppend(d *deque, t *Topic, md *metadata.Topic, ch
 		}
 		at.h = Handle{b.res, int32(len(b.slots))}
 	}
-	b.appendRecord(body, size, timestamp, r.Key, r.Value, r.Headers, at.cb)
+	b.appendRecord(body, size, timestamp, r, at.cb)
 
 	if opened {
 		// Only now, with a record in it, may the sender see the batch.

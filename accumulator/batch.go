@@ -334,14 +334,14 @@ func (b *ProducerBatch) room() int {
 }
 
 // appendRecord encodes a record of body bytes (RecordBodySize) and its slot. The slabs have room.
-func (b *ProducerBatch) appendRecord(body, size int, timestamp int64, key, value []byte, headers []protocol.Header, cb Callback) {
+func (b *ProducerBatch) appendRecord(body, size int, timestamp int64, r *Record, cb Callback) {
 	slab := &b.slabs[b.at]
 	offsetDelta := int32(len(b.slots))
 	if n := len(*slab); size <= cap(*slab)-n {
 		*slab = (*slab)[:n+size]
-		protocol.PutRecord((*slab)[n:], body, timestamp-b.baseTS, offsetDelta, key, value, headers)
+		protocol.PutRecord((*slab)[n:], body, timestamp-b.baseTS, offsetDelta, r.Key, r.Value, r.Headers)
 	} else {
-		b.appendAcross(body, timestamp-b.baseTS, offsetDelta, key, value, headers)
+		b.appendAcross(body, timestamp-b.baseTS, offsetDelta, r.Key, r.Value, r.Headers)
 	}
 	b.size += size
 	if size > b.maxRecord {
@@ -358,11 +358,11 @@ func (b *ProducerBatch) appendRecord(body, size int, timestamp int64, key, value
 	b.slots = b.slots[:n+1]
 	s := &b.slots[n]
 	s.cb, s.timestamp = cb, timestamp
-	s.keySize, s.valueSize = int32(len(key)), int32(len(value))
-	if key == nil {
+	s.keySize, s.valueSize = int32(len(r.Key)), int32(len(r.Value))
+	if r.Key == nil {
 		s.keySize = -1
 	}
-	if value == nil {
+	if r.Value == nil {
 		s.valueSize = -1
 	}
 	if cb != nil {

@@ -59,7 +59,7 @@ func (a *RecordAccumulator) SplitAndReenqueue(b *ProducerBatch, now time.Time) (
 			body = protocol.RecordBodySize(0, 0, rec.Key, rec.Value, rec.Headers)
 			size = protocol.RecordSize(body)
 		}
-		p.appendRecord(body, size, s.timestamp, rec.Key, rec.Value, rec.Headers, s.cb)
+		p.appendRecord(body, size, s.timestamp, &Record{Key: rec.Key, Value: rec.Value, Headers: rec.Headers}, s.cb)
 	}
 
 	if raw := b.rawSize - protocol.BatchHeaderSize; b.codec != protocol.CodecNone && raw > 0 {

