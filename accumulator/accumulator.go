@@ -262,14 +262,39 @@ func (a *RecordAccumulator) appendSlow(ctx context.Context, d *deque, t *Topic, 
 	}
 }
 
-// choose finds r's partition and locks its deque.
+// choose finds r's partition, a sticky one if it names none, and locks its deque.
 func (a *RecordAccumulator) choose(t *Topic, md *metadata.Topic, r *Record) (*deque, *partitioner.Choice) {
-	if r.Partition < 0 {
-		return t.sticky.choose(a, t, md)
+	if r.Partition >= 0 {
+		d := t.deque(r.Partition)
+		if d == nil {
+			d = a.newDeque(t, r.Partition, md.Count())
+		}
+		d.mu.Lock()
+		return d, nil
 	}
-	d := a.deque(t, r.Partition, md.Count())
-	d.mu.Lock()
-	return d, nil
+	s := &t.sticky
+	mine := s.first
+	if several := s.spread.Load(); several != nil {
+		mine = several.mine()
+	}
+	for {
+		choice := mine.Current()
+		if choice == nil || int(choice.Partition) >= md.Count() {
+			choice = mine.Peek(md) // which looks at the same; but through an interface that is 3 ns of 55 (BenchmarkAppend, go1.26)
+		}
+		d := t.deque(choice.Partition)
+		if d == nil {
+			d = a.newDeque(t, choice.Partition, md.Count())
+		}
+		if !d.mu.TryLock() {
+			s.contended.Add(1)
+			d.mu.Lock()
+		}
+		if !mine.Changed(choice) {
+			return d, choice
+		}
+		d.mu.Unlock()
+	}
 }
 
 // tryAppend does everything that needs the deque's lock, which is held.

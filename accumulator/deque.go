@@ -206,13 +206,23 @@ func (d *deque) remove(b *ProducerBatch) bool {
 	return false
 }
 
-// deque finds the queue of a partition, making it the first time. The look-up takes no lock (S-55).
-func (a *RecordAccumulator) deque(t *Topic, partition int32, count int) *deque {
-	if ds := t.deques.Load(); ds != nil && int(partition) < len(*ds) {
-		if d := (*ds)[partition].Load(); d != nil {
-			return d
-		}
+// deque finds the queue of a partition, or nil. It takes no lock (S-55).
+func (t *Topic) deque(partition int32) *deque {
+	if ds := t.deques.Load(); ds != nil && uint(partition) < uint(len(*ds)) {
+		return (*ds)[partition].Load()
 	}
+	return nil
+}
+
+// deque finds the queue of a partition, making it the first time.
+func (a *RecordAccumulator) deque(t *Topic, partition int32, count int) *deque {
+	if d := t.deque(partition); d != nil {
+		return d
+	}
+	return a.newDeque(t, partition, count)
+}
+
+func (a *RecordAccumulator) newDeque(t *Topic, partition int32, count int) *deque {
 	a.topics.mu.Lock()
 	defer a.topics.mu.Unlock()
 	ds := t.deques.Load()

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/kafka-reservoir/producer/metadata"
 	"github.com/kafka-reservoir/producer/partitioner"
 )
 
@@ -46,29 +45,6 @@ func (s *stripes) init(first *partitioner.Sticky) {
 // muchContended is how often goroutines get into each other's way between two looks where that is worth spreading them. One that is alone meets the sender, a
 // few hundred times at full speed; two meet each other a hundred times as often.
 const muchContended = 4096
-
-// choose takes a sticky partition and locks its deque.
-func (s *stripes) choose(a *RecordAccumulator, t *Topic, md *metadata.Topic) (*deque, *partitioner.Choice) {
-	mine := s.first
-	if several := s.spread.Load(); several != nil {
-		mine = several.mine()
-	}
-	for {
-		choice := mine.Current()
-		if choice == nil || int(choice.Partition) >= md.Count() {
-			choice = mine.Peek(md) // which looks at the same; but through an interface that is 3 ns of 55 (BenchmarkAppend, go1.26)
-		}
-		d := a.deque(t, choice.Partition, md.Count())
-		if !d.mu.TryLock() {
-			s.contended.Add(1)
-			d.mu.Lock()
-		}
-		if !mine.Changed(choice) {
-			return d, choice
-		}
-		d.mu.Unlock()
-	}
-}
 
 // review decides if each processor is to have a stripe: since somebody had to wait, or as long as several are busy. The sender's, now and then.
 func (s *stripes) review(a *RecordAccumulator, t *Topic) {
