@@ -207,14 +207,14 @@ func (s *Sticky) shortest(partitions []int32, i int) int {
 	if least == 0 {
 		return i
 	}
-	n, ties := len(partitions), 1
+	n, ties, drawn := len(partitions), 1, i
 	start := s.cfg.Rand(n)
 	for k := range min(n, lookedAt) {
 		j := (start + k) % n
 		if n > lookedAt { // neighbours would favour those at the edges of what others write to
 			j = s.cfg.Rand(n)
 		}
-		if j == i {
+		if j == drawn || j == i { // has been looked at: counted twice it would be favoured
 			continue
 		}
 		switch q := s.cfg.Queued(partitions[j]); {

@@ -383,19 +383,20 @@ func TestStickyPrefersShortQueues(t *testing.T) {
 		{[]int{1, 0, 3, 2}, []float64{0, 1, 0, 0}},
 		{[]int{9, 1, 1, 1}, []float64{0, 1. / 3, 1. / 3, 1. / 3}},
 		{[]int{1, 2, 3, 1}, []float64{0.5, 0, 0, 0.5}},
+		{[]int{1, 1, 9, 9}, []float64{0.5, 0.5, 0, 0}},
 	} {
 		queued = tt.queued
 		for _, adaptive := range []bool{true, false} {
 			var goes, want [4]float64
-			for seed := range uint64(4000) {
-				goes[draw(adaptive, seed)] += 1. / 4000
+			for seed := range uint64(20_000) {
+				goes[draw(adaptive, seed)] += 1. / 20_000
 			}
 			copy(want[:], tt.goes)
 			if !adaptive {
 				want = [4]float64{0.25, 0.25, 0.25, 0.25}
 			}
 			for p := range want {
-				assert.InDelta(t, want[p], goes[p], 0.04, "%v, adaptive %v: partition %d", tt.queued, adaptive, p)
+				assert.InDelta(t, want[p], goes[p], 0.012, "%v, adaptive %v: partition %d", tt.queued, adaptive, p)
 			}
 		}
 	}

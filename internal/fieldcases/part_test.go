@@ -67,7 +67,7 @@ func TestFC053SlowBroker(t *testing.T) {
 					}
 					return testbroker.Verdict{}
 				})
-				share := shares(w, rain(w, p, 10, 4*time.Second)) // after one second chance still moves them by more than 0.02
+				share := shares(w, rain(w, p, 10, time.Second))
 				if adaptive {
 					assert.Less(t, share[2], 0.25)
 					assert.InDelta(t, share[0], share[1], 0.05)
