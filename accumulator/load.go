@@ -8,13 +8,13 @@ import (
 )
 
 // load is the lengths of a topic's queues, for those of the candidates that may be chosen. nil: choose evenly.
-// As in Java only once every partition has a queue: before, the lengths say nothing.
+// As in Java only once every partition has a queue: before, the lengths say nothing. The sender's.
 func (a *RecordAccumulator) load(md *metadata.Topic, candidates []int32, ds []atomic.Pointer[deque]) *partitioner.Load {
 	if md.Count() < 2 {
 		return nil
 	}
-	var partitions []int32
-	var queues []int
+	partitions, queues := a.s.loaded[:0], a.s.lengths[:0]
+	defer func() { a.s.loaded, a.s.lengths = partitions, queues }()
 	excluded, differ := false, false
 	for _, p := range candidates {
 		if int(p) >= len(ds) {

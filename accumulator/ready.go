@@ -52,6 +52,8 @@ type senderState struct {
 	unknown  []string  // topics in noLeader, for the result
 	readyIDs []int32   // for the result
 	nodeIDs  []int32   // for Nodes
+	loaded   []int32   // scratch for load: the partitions that may be chosen
+	lengths  []int     // and how long their queues are
 	drains   uint64    // how many there were, to know what the present one has taken from
 	loadedAt time.Time // when the sticky partitioners were told the loads last
 	exhausts int       // where to go on with the oldest partitions when memory is short
