@@ -37,7 +37,7 @@ func (f SerializerFunc[T]) Serialize(_ []byte, _ string, _ *[]Header, v T) ([]by
 // headers and cannot fail; the bytes must not be written to. A new one needs its case there.
 type direct interface{ direct() }
 
-// bytesOf is what a direct Serializer makes of *v, without calling it: the calls for key and value take 1.5 ns of 120.
+// bytesOf is what a direct Serializer makes of *v, without calling it: the two calls are 1 % of a record (BenchmarkSendFunc, go1.26).
 func bytesOf[T any](v *T) []byte {
 	switch v := any(v).(type) {
 	case *[]byte:
@@ -49,8 +49,10 @@ func bytesOf[T any](v *T) []byte {
 		// The string's bytes without a copy, which would be made only to be copied into the batch and dropped. It is safe because nothing below writes to
 		// a key or value, and nothing keeps it after Send.
 		return unsafe.Slice(unsafe.StringData(*v), len(*v))
+	case *struct{}:
+		return nil
 	}
-	return nil
+	panic("a direct Serializer whose type bytesOf does not know")
 }
 
 // Bytes sends byte slices as they are; nil is a null.

@@ -77,26 +77,27 @@ func TestSerializerFunc(t *testing.T) {
 
 // The built-ins that hold their bytes show them without a copy, and agree with Serialize.
 func TestDirectSerializers(t *testing.T) {
-	for _, s := range []any{Bytes(), String(), Null()} {
-		assert.Implements(t, (*direct)(nil), s)
-	}
+	testDirect(t, Bytes(), nil, []byte{}, []byte("value"))
+	testDirect(t, String(), "", "value")
+	testDirect(t, Null(), struct{}{})
 	for _, s := range []any{Int32(), Int64(), Float64(), UUID(), JSON[string](), SerializerFunc[string](nil)} {
 		_, is := s.(direct)
 		assert.False(t, is, "%T", s)
 	}
 
-	v := []byte("value")
-	assert.Same(t, &v[0], &bytesOf(&v)[0])
-	assert.Nil(t, bytesOf(new([]byte)))
-	assert.NotNil(t, bytesOf(&[]byte{}))
-
-	s, empty := "value", ""
-	assert.Equal(t, []byte("value"), bytesOf(&s))
+	b, s := []byte("value"), "value"
+	assert.Same(t, &b[0], &bytesOf(&b)[0])
 	assert.Same(t, unsafe.StringData(s), &bytesOf(&s)[0])
-	assert.NotNil(t, bytesOf(&empty), "empty, not null")
-	assert.Empty(t, bytesOf(&empty))
+	assert.Panics(t, func() { bytesOf(new(int)) }, "not sent as null")
+}
 
-	assert.Nil(t, bytesOf(&struct{}{}))
+func testDirect[T any](t *testing.T, s Serializer[T], values ...T) {
+	assert.Implements(t, (*direct)(nil), s)
+	for _, v := range values {
+		want, err := s.Serialize(scratchBytes(), "t", new([]Header), v)
+		require.NoError(t, err)
+		assert.Equal(t, want, bytesOf(&v), "%T of %q: also whether it is nil", s, v)
+	}
 }
 
 // S-24: the error names topic and side, and keeps the cause.

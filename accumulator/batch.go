@@ -333,7 +333,7 @@ func (b *ProducerBatch) room() int {
 	return n
 }
 
-// appendRecord encodes a record of body bytes (RecordBodySize) and its slot. The slabs have room.
+// appendRecord encodes r, of body bytes (RecordBodySize), and its slot. The slabs have room. timestamp is r's own or the clock's.
 func (b *ProducerBatch) appendRecord(body, size int, timestamp int64, r *Record, cb Callback) {
 	slab := &b.slabs[b.at]
 	offsetDelta := int32(len(b.slots))

@@ -115,17 +115,15 @@ const unavailable = 1 << 20
 // queued is how many batches wait for a partition, of a node that can take more: else nothing waits at a node that is full, and everything would go there. Any
 // goroutine, with or without locks.
 func (t *Topic) queued(partition int32) int {
-	ds := t.deques.Load()
-	if ds == nil || int(partition) >= len(*ds) {
+	d := t.deque(partition)
+	if d == nil {
 		return 0
 	}
-	if d := (*ds)[partition].Load(); d != nil {
-		if d.share.Load().full(true) {
-			return unavailable + int(d.queued.Load())
-		}
-		return int(d.queued.Load())
+	n := int(d.queued.Load())
+	if d.share.Load().full(true) {
+		n += unavailable
 	}
-	return 0
+	return n
 }
 
 func (d *deque) len() int { return len(d.q) - d.head }
@@ -214,14 +212,7 @@ func (t *Topic) deque(partition int32) *deque {
 	return nil
 }
 
-// deque finds the queue of a partition, making it the first time.
-func (a *RecordAccumulator) deque(t *Topic, partition int32, count int) *deque {
-	if d := t.deque(partition); d != nil {
-		return d
-	}
-	return a.newDeque(t, partition, count)
-}
-
+// newDeque makes the queue of a partition, of count, unless somebody else just has.
 func (a *RecordAccumulator) newDeque(t *Topic, partition int32, count int) *deque {
 	a.topics.mu.Lock()
 	defer a.topics.mu.Unlock()

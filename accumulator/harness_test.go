@@ -367,3 +367,11 @@ func noise(n int) []byte {
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(out)
 	return out
 }
+
+// deque finds the queue of a partition as an append does.
+func (a *RecordAccumulator) deque(t *Topic, partition int32, count int) *deque {
+	if d := t.deque(partition); d != nil {
+		return d
+	}
+	return a.newDeque(t, partition, count)
+}

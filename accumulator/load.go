@@ -13,8 +13,8 @@ func (a *RecordAccumulator) load(md *metadata.Topic, candidates []int32, ds []at
 	if md.Count() < 2 {
 		return nil
 	}
-	partitions, queues := a.s.loaded[:0], a.s.lengths[:0]
-	defer func() { a.s.loaded, a.s.lengths = partitions, queues }()
+	partitions, queues := a.s.choosable[:0], a.s.lengths[:0]
+	defer func() { a.s.choosable, a.s.lengths = partitions, queues }()
 	excluded, differ := false, false
 	for _, p := range candidates {
 		if int(p) >= len(ds) {

@@ -43,20 +43,20 @@ type senderState struct {
 	gated    dequeList // idempotence does not let their first batch go yet
 	retries  retryHeap
 
-	flight   int64      // of all nodes together
-	spare    spareSlots // for results
-	told     int        // how many who waited for a record were woken; see TakeTold
-	closing  bool
-	pass     uint64    // counts calls of Ready, to name each topic once
-	taken    []*deque  // scratch for the signals taken
-	unknown  []string  // topics in noLeader, for the result
-	readyIDs []int32   // for the result
-	nodeIDs  []int32   // for Nodes
-	loaded   []int32   // scratch for load: the partitions that may be chosen
-	lengths  []int     // and how long their queues are
-	drains   uint64    // how many there were, to know what the present one has taken from
-	loadedAt time.Time // when the sticky partitioners were told the loads last
-	exhausts int       // where to go on with the oldest partitions when memory is short
+	flight    int64      // of all nodes together
+	spare     spareSlots // for results
+	told      int        // how many who waited for a record were woken; see TakeTold
+	closing   bool
+	pass      uint64    // counts calls of Ready, to name each topic once
+	taken     []*deque  // scratch for the signals taken
+	unknown   []string  // topics in noLeader, for the result
+	readyIDs  []int32   // for the result
+	nodeIDs   []int32   // for Nodes
+	choosable []int32   // scratch for load: the partitions that may be chosen
+	lengths   []int     // and how long their queues are
+	drains    uint64    // how many there were, to know what the present one has taken from
+	loadedAt  time.Time // when the sticky partitioners were told the loads last
+	exhausts  int       // where to go on with the oldest partitions when memory is short
 }
 
 func (s *senderState) init(a *RecordAccumulator) {

@@ -214,7 +214,8 @@ func (s *Sticky) shortest(partitions []int32, i int) int {
 		if n > lookedAt { // neighbours would favour those at the edges of what others write to
 			j = s.cfg.Rand(n)
 		}
-		if j == drawn || j == i { // has been looked at: counted twice it would be favoured
+		// To count the one that was drawn, or the best so far, once more would favour it. Of many, others may come twice, which favours nobody.
+		if j == drawn || j == i {
 			continue
 		}
 		switch q := s.cfg.Queued(partitions[j]); {

@@ -139,7 +139,7 @@ func AppendRecord(dst []byte, body int, timestampDelta int64, offsetDelta int32,
 }
 
 // PutRecord writes a whole record to p, which it fills: body is its RecordBodySize, p as long as RecordSize says. To write where there is room is a
-// third cheaper than to append, which looks for room with every byte.
+// third cheaper than to append, which looks for room with every byte. Keys and values are written here because a function for them would not be inlined.
 func PutRecord(p []byte, body int, timestampDelta int64, offsetDelta int32, key, value []byte, headers []Header) {
 	i := putUvarint(p, 0, uint64(body)<<1)
 	p[i] = 0 // attributes: none are defined
@@ -158,10 +158,6 @@ func PutRecord(p []byte, body int, timestampDelta int64, offsetDelta int32, key,
 	} else {
 		i = putUvarint(p, i, uint64(len(value))<<1)
 		i += copy(p[i:], value)
-	}
-	if len(headers) == 0 {
-		p[i] = 0
-		return
 	}
 	i = putUvarint(p, i, uint64(len(headers))<<1)
 	for k := range headers {

@@ -1,0 +1,21 @@
+package archtest
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A program that calls Send or SendFunc has them inlined: else the whole record is copied once more. What the compiler inlines is bounded, and they are close to
+// the bound.
+func TestSendIsInlined(t *testing.T) {
+	for pkg, call := range map[string]string{"async_callback": "SendFunc", "custom_serializer": "Send"} {
+		cmd := exec.Command("go", "build", "-gcflags=-m", "-o", t.TempDir(), "./examples/"+pkg)
+		cmd.Dir = "../.."
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Regexp(t, `inlining call to producer\.\(\*KafkaProducer\[.*\]\)\.`+call+`\b`, string(out), pkg)
+	}
+}
