@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A program that calls Send or SendFunc has them inlined: else the whole record is copied once more. What the compiler inlines is bounded, and they are close to
-// the bound.
+// A program that calls Send or SendFunc has them inlined. What the compiler inlines is bounded.
 func TestSendIsInlined(t *testing.T) {
 	for pkg, call := range map[string]string{"async_callback": "SendFunc", "custom_serializer": "Send"} {
 		cmd := exec.Command("go", "build", "-gcflags=-m", "-o", t.TempDir(), "./examples/"+pkg)
