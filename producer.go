@@ -43,7 +43,10 @@ func New[K, V any](cfg Config, key Serializer[K], value Serializer[V], in ...Int
 	p := &KafkaProducer[K, V]{engine: e, key: key, value: value, interceptors: append(interceptors[K, V](nil), in...)}
 	_, directKey := key.(direct)
 	_, directValue := value.(direct)
-	p.direct = directKey && directValue
+	if p.direct = directKey && directValue; p.direct {
+		bytesOf(new(K)) // one that it does not know is better found here than in the first Send
+		bytesOf(new(V))
+	}
 	return p, nil
 }
 

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"io"
@@ -164,7 +165,8 @@ func TestRecordSizesAreExact(t *testing.T) {
 				for _, delta := range []int64{0, -1, 64, math.MaxInt64, math.MinInt64} {
 					for _, offset := range []int32{0, 63, 64, math.MaxInt32} {
 						body := RecordBodySize(delta, offset, key, value, headers)
-						b := AppendRecord(nil, body, delta, offset, key, value, headers)
+						dirty := bytes.Repeat([]byte{0xa5}, RecordSize(body)) // as memory is that was used before
+						b := AppendRecord(dirty[:0], body, delta, offset, key, value, headers)
 						require.Len(t, b, RecordSize(body))
 						if delta == 0 && offset == 0 { // alone in its batch
 							require.LessOrEqual(t, BatchHeaderSize+len(b), MaxRecordSize(key, value, headers))
