@@ -136,8 +136,15 @@ func (r *run) bounce(ctx context.Context, i int, kind Kind) (Round, error) {
 			moving = append(moving, p)
 		}
 	}
-	// Half a burst of records is to be on its way, so that something can be lost; how far each has come is left to chance.
-	if err := r.await(ctx, func() bool { return r.unacked() >= r.o.Rate/20 }); err != nil {
+	// Half a burst of records is to be on its way, so that something can be lost; how far each has come is left to chance. Where both sides are too fast
+	// for so many, it is half as many after each second.
+	many, less := r.o.Rate/20, time.Now().Add(time.Second)
+	if err := r.await(ctx, func() bool {
+		if now := time.Now(); now.After(less) && many > 1 {
+			many, less = many/2, now.Add(time.Second)
+		}
+		return r.unacked() >= many
+	}); err != nil {
 		return Round{}, err
 	}
 	time.Sleep(rand.N(maxFlight))
@@ -170,13 +177,17 @@ func (r *run) bounce(ctx context.Context, i int, kind Kind) (Round, error) {
 	select {
 	case resumed := <-w.resumed:
 		round.Recovery = resumed.Sub(at)
+	case <-time.After(settleTimeout):
+		return round, fmt.Errorf("a new leader has acknowledged nothing for %v, %d records have failed", settleTimeout, r.failed.Load()-failed)
 	case <-ctx.Done():
 		return round, fmt.Errorf("waiting for acknowledgements of the new leaders: %w", ctx.Err())
 	}
 	if err := r.restore(ctx, kind, node); err != nil {
 		return round, err
 	}
-	if err := r.await(ctx, func() bool { return r.unacked() <= r.o.Rate/10 }); err != nil {
+	settle, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if err := r.await(settle, func() bool { return r.unacked() <= r.o.Rate/10 }); err != nil {
 		return round, fmt.Errorf("waiting for acknowledgements of what had to wait: %w", err)
 	}
 	r.mu.Lock()
