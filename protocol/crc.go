@@ -3,13 +3,13 @@ package protocol
 import (
 	"hash/crc32"
 	"math/bits"
-)
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	"github.com/kafka-reservoir/producer/internal/crc32c"
+)
 
 // RecordsCRC is the CRC-32C of bytes whose first part has crc; 0 to begin with. Of a batch's records it can be taken while they
 // are still in the cache of whoever wrote them, long before the header in front of them is known: see [StampHeader].
-func RecordsCRC(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
+func RecordsCRC(crc uint32, p []byte) uint32 { return crc32c.Update(crc, p) }
 
 // combineCRC is the CRC of two byte strings one after the other, b being n bytes long. To go on with n zeros is a linear map of the 32
 // bits of a; there is one for each power of two (the idea of zlib's crc32_combine).
@@ -32,6 +32,7 @@ func (m *crcMap) apply(v uint32) uint32 {
 
 // zeros[i] goes on with 1<<i zeros.
 var zeros = func() (maps [31]crcMap) {
+	castagnoli := crc32.MakeTable(crc32c.Polynomial)
 	var bit [32]uint32   // what becomes of each bit
 	for i := range bit { // by one zero byte: the lowest eight go through the table, the others move down
 		if i < 8 {

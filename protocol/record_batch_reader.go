@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 
+	"github.com/kafka-reservoir/producer/internal/crc32c"
 	"github.com/kafka-reservoir/producer/protocol/internal/wire"
 )
 
@@ -124,7 +124,7 @@ func VerifyCRC(b []byte) error {
 	return nil
 }
 
-func batchCRC(b []byte, size int) uint32 { return crc32.Checksum(b[offAttributes:size], castagnoli) }
+func batchCRC(b []byte, size int) uint32 { return crc32c.Update(0, b[offAttributes:size]) }
 
 // SetBaseOffset gives the batch in b, whose header was read before, its place in a log. The checksum
 // does not cover it.
