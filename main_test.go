@@ -3,7 +3,6 @@ package producer_test
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	left := leak.Goroutines()
 	for end := time.Now().Add(10 * time.Second); len(left) > 0 && time.Now().Before(end); left = leak.Goroutines() {
-		runtime.Gosched() // it is about to return, or it never will
+		time.Sleep(time.Millisecond) // it is about to return, or it never will
 	}
 	if len(left) > 0 {
 		fmt.Fprintf(os.Stderr, "%d goroutines left behind:\n%s\n", len(left), strings.Join(left, "\n\n"))

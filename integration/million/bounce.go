@@ -157,16 +157,21 @@ func (r *run) bounce(ctx context.Context, i int, kind Kind) (Round, error) {
 
 	// The new leaders are awaited while the node stops: in order, it has none any more long before it has ended.
 	elected := make(chan error, 1)
+	electing, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
 	var at time.Time
-	go func() { // ends when there are new leaders, or with ctx; waited for below
-		err := r.cluster.AwaitNewLeaders(ctx, r.topic, moving, old, witness)
+	go func() { // ends when there are new leaders, or with electing; waited for below
+		err := r.cluster.AwaitNewLeaders(electing, r.topic, moving, old, witness)
 		at = time.Now()
 		r.mu.Lock()
 		w.elected()
 		r.mu.Unlock()
 		elected <- err
 	}()
-	takeErr := r.take(ctx, kind, node)
+	takeErr := r.take(electing, kind, node)
+	if takeErr != nil {
+		cancel()
+	}
 	if err := <-elected; err != nil {
 		return round, fmt.Errorf("%w (%w)", err, takeErr)
 	}
@@ -182,12 +187,12 @@ func (r *run) bounce(ctx context.Context, i int, kind Kind) (Round, error) {
 	case <-ctx.Done():
 		return round, fmt.Errorf("waiting for acknowledgements of the new leaders: %w", ctx.Err())
 	}
-	if err := r.restore(ctx, kind, node); err != nil {
+	settling, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if err := r.restore(settling, kind, node); err != nil {
 		return round, err
 	}
-	settle, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	if err := r.await(settle, func() bool { return r.unacked() <= r.o.Rate/10 }); err != nil {
+	if err := r.await(settling, func() bool { return r.unacked() <= r.o.Rate/10 }); err != nil {
 		return round, fmt.Errorf("waiting for acknowledgements of what had to wait: %w", err)
 	}
 	r.mu.Lock()

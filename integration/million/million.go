@@ -31,7 +31,7 @@ const distinctKeys = 10_000
 // maxBatchSpan bounds how far the timestamps of one batch may lie apart.
 const maxBatchSpan = 2 * time.Minute // they are a millisecond apart, and twelve batches fill at once
 
-// settleTimeout bounds the wait for the last acknowledgements.
+// settleTimeout bounds each wait: for the last acknowledgements, and for what a round brings about.
 const settleTimeout = 3 * time.Minute
 
 // Options says what to run. Records must be given.
@@ -204,8 +204,9 @@ func (r *run) send(ctx context.Context, cl clients.Client, bounced <-chan struct
 		var a ack
 		if r.disturbed() {
 			// No two are alike, so that a repetition shows. With more than a thousand a second they gain on the clock, and brokers refuse
-			// what is an hour ahead of theirs; after seven days they would delete it.
-			rec.Timestamp = begin.Add(time.Duration(seq)*time.Millisecond - 5*24*time.Hour).Truncate(time.Millisecond)
+			// what is an hour ahead of theirs. A producer whose last record is a day old they forget, and would take a repetition for something
+			// new (producer.id.expiration.ms goes by the records' time).
+			rec.Timestamp = begin.Add(time.Duration(seq)*time.Millisecond - 20*time.Hour).Truncate(time.Millisecond)
 			a.sent, a.at = rec.Timestamp.UnixMilli(), time.Now().UnixMilli()
 		}
 		r.mu.Lock()
