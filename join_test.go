@@ -51,6 +51,30 @@ func TestWaitingCallersShareRequests(t *testing.T) {
 	}
 }
 
+// A caller that waits for its record before it sends the next one finds the sender awake: an iteration handles the answer and sends the next record, not one each.
+func TestLoneCallerTakesOneIteration(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // who runs when decides
+	for name, linger := range map[string]time.Duration{"no linger": producer.NoLinger, "linger": 0} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, testbroker.Config{}, func(t *testing.T, l *lab) {
+				const rounds = 100
+				p := l.texts(t, func(c *producer.Config) { c.Linger = linger })
+				send := func() {
+					_, err := p.Send(context.Background(), producer.Record[string, string]{Topic: "t", Value: "v"}).Wait(context.Background())
+					require.NoError(t, err)
+				}
+				send() // what happens once
+				before := p.Metrics().Select.Total
+				for range rounds {
+					send()
+				}
+				assert.InDelta(t, rounds, p.Metrics().Select.Total-before, rounds/10)
+				end(t, p)
+			})
+		})
+	}
+}
+
 // What a node may have waiting shrinks when it is well, and with that what is enough to be sent before linger: batches that are enough now go now. (It was looked at
 // before the bound was set, and they slept through their linger.)
 func TestFirstBurstDoesNotLinger(t *testing.T) {

@@ -497,18 +497,18 @@ func (a *RecordAccumulator) HasUndrained() bool {
 	return false
 }
 
-// FewQueued reports whether something is to be sent, or has just come in, but no slab is full. The sender's.
-func (a *RecordAccumulator) FewQueued() bool {
+// Queued reports whether something is to be sent, or has just come in, and whether that is much: a whole slab at least. The sender's.
+func (a *RecordAccumulator) Queued() (some, much bool) {
 	a.signals.mu.Lock()
-	queued := len(a.signals.list) > 0
+	some = len(a.signals.list) > 0
 	a.signals.mu.Unlock()
 	for _, n := range a.s.ordered {
 		if n.share.unsent.Load() > 0 {
-			return false
+			return true, true
 		}
-		queued = queued || n.ready.n > 0
+		some = some || n.ready.n > 0
 	}
-	return queued
+	return some, false
 }
 
 // TakeTold is how many of those who wait for a record were woken since it was asked last. The sender's.

@@ -13,22 +13,28 @@ const (
 	severalFor = 100 * time.Millisecond
 )
 
-// letJoin gives the processor up once before the little that is queued is sent, if several callers wait for records at a time: those who were just told what
-// became of their records come with their next ones, and all make one request. Otherwise a request carries the record of whoever is first, and the next one what
-// the others have queued meanwhile: half of what it could. It is called between what has happened and what is sent for it, and returns the time.
+// letJoin gives the processor up once, so that callers who were just told what became of their records come with their next ones before the iteration goes on. It is
+// called between what has happened and what is sent for it, and returns the time.
+//
+// Where several callers wait for records at a time, all make one request so. Otherwise a request carries the record of whoever is first, and the next one what the
+// others have queued meanwhile: half of what it could. A caller that is alone finds the sender awake, in an iteration that sends for it what it would have to
+// begin another for.
 func (s *Sender) letJoin(now time.Time) time.Time {
 	told := s.acc.TakeTold()
 	if told == 0 && !now.Before(s.several) {
 		return now // nobody waits: the usual case at full speed
 	}
-	few := s.acc.FewQueued()
+	some, much := s.acc.Queued()
+	few := some && !much
 	switch {
 	case told > 1, told == 1 && few:
 		s.several = now.Add(severalFor)
 	case told == 1:
 		s.several = time.Time{}
 	}
-	if !few || !now.Before(s.several) || now.Before(s.hasty) {
+	join := few && now.Before(s.several)
+	alone := told == 1 && !some && s.client.InFlight() == 0
+	if !join && !alone || now.Before(s.hasty) {
 		return now
 	}
 	runtime.Gosched()
