@@ -36,18 +36,19 @@ func New[K, V any](cfg Config, key Serializer[K], value Serializer[V], in ...Int
 			bad.add("", "interceptor.classes", "Interceptor %d is nil", i)
 		}
 	}
+	_, directKey := key.(direct)
+	_, directValue := value.(direct)
+	if directKey && directValue {
+		bytesOf(new(K)) // one that it does not know is found here, where nothing runs yet, not in the first Send
+		bytesOf(new(V))
+	}
 	e, err := newEngine(cfg, bad.join())
 	if err != nil {
 		return nil, err
 	}
-	p := &KafkaProducer[K, V]{engine: e, key: key, value: value, interceptors: append(interceptors[K, V](nil), in...)}
-	_, directKey := key.(direct)
-	_, directValue := value.(direct)
-	if p.direct = directKey && directValue; p.direct {
-		bytesOf(new(K)) // one that it does not know is better found here than in the first Send
-		bytesOf(new(V))
-	}
-	return p, nil
+	return &KafkaProducer[K, V]{
+		engine: e, key: key, value: value, direct: directKey && directValue, interceptors: append(interceptors[K, V](nil), in...),
+	}, nil
 }
 
 // Send hands over a record and returns its Future at once, but for waiting for the topic's metadata and for room in

@@ -168,15 +168,13 @@ func (r *run) bounce(ctx context.Context, i int, kind Kind) (Round, error) {
 		r.mu.Unlock()
 		elected <- err
 	}()
-	takeErr := r.take(electing, kind, node)
-	if takeErr != nil {
+	if err := r.take(electing, kind, node); err != nil {
 		cancel()
+		<-elected
+		return round, fmt.Errorf("taking the leaders: %w", err)
 	}
 	if err := <-elected; err != nil {
-		return round, fmt.Errorf("%w (%w)", err, takeErr)
-	}
-	if takeErr != nil {
-		return round, takeErr
+		return round, fmt.Errorf("waiting for new leaders: %w", err)
 	}
 	round.Election = at.Sub(begin)
 	select {
@@ -187,8 +185,8 @@ func (r *run) bounce(ctx context.Context, i int, kind Kind) (Round, error) {
 	case <-ctx.Done():
 		return round, fmt.Errorf("waiting for acknowledgements of the new leaders: %w", ctx.Err())
 	}
-	settling, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
+	settling, settled := context.WithTimeout(ctx, settleTimeout)
+	defer settled()
 	if err := r.restore(settling, kind, node); err != nil {
 		return round, err
 	}
