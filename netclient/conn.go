@@ -242,6 +242,7 @@ func (c *conn) received(payload []byte) []byte {
 	s.events = append(s.events, Event{Kind: Received, Node: c.node.ID, Payload: payload})
 	buf := s.bufferLocked()
 	signal := s.wakeLocked()
+	c.in.setBusy(c.sent > c.answers)
 	s.mu.Unlock()
 	if signal && s.cfg.Assist != nil {
 		s.cfg.Assist()
@@ -308,6 +309,7 @@ func (c *conn) takeNext(n int) bool {
 	if c.writing && c.done == len(c.taken) {
 		c.taken, c.queue, c.done = c.queue, c.taken[:0], 0
 	}
+	c.out.busy = c.sent > c.answers
 	ok := c.writing
 	s.mu.Unlock()
 	s.wakePoller(signal)
@@ -353,6 +355,8 @@ func (b byteCount) add(n int) {
 type frameWriter struct {
 	conn  net.Conn
 	tcp   *net.TCPConn // conn, if it is a plain socket: then slices go out by writev, uncopied
+	quiet *quietWriter // of tcp; nil where there is none
+	busy  bool         // requests are under way besides: write quietly, if there is quiet
 	count byteCount
 
 	bufs   net.Buffers // the slices of one writev
@@ -362,7 +366,7 @@ type frameWriter struct {
 
 func newFrameWriter(conn net.Conn, count byteCount) frameWriter {
 	tcp, _ := conn.(*net.TCPConn)
-	return frameWriter{conn: conn, tcp: tcp, count: count}
+	return frameWriter{conn: conn, tcp: tcp, quiet: newQuietWriter(conn), count: count}
 }
 
 // maxAtOnce is about how much one write takes when more is queued. It bounds how long a frame that was
@@ -411,15 +415,14 @@ func (w *frameWriter) vector(q []queuedFrame) (int64, error) {
 	for i := range q {
 		w.bufs = append(w.bufs, q[i].frame.Buffers...) // a copy: WriteTo eats what it is given
 	}
-	// Only the first frame can be written in part, directly.
-	skip := q[0].done
-	for i := 0; skip > 0; i++ {
-		n := min(skip, len(w.bufs[i]))
-		w.bufs[i] = w.bufs[i][n:]
-		skip -= n
+	w.rest = skip(w.bufs, q[0].done) // only the first frame can be written in part, directly
+	var n int64
+	var err error
+	if w.busy && w.quiet != nil {
+		n, err = w.quiet.write(w.rest)
+	} else {
+		n, err = w.rest.WriteTo(w.tcp)
 	}
-	w.rest = w.bufs
-	n, err := w.rest.WriteTo(w.tcp)
 	clear(w.bufs)
 	w.rest = nil
 	return n, err
@@ -471,16 +474,25 @@ func (w *frameWriter) copied(q []queuedFrame) (n int64, err error) {
 
 // A frameReader cuts the stream of a connection into frames: four bytes of length, then the payload.
 type frameReader struct {
-	r    *bufio.Reader
-	max  int
-	head [4]byte
+	r     *bufio.Reader
+	quiet *quietReader // below r, if it is one
+	max   int
+	head  [4]byte
 }
 
 // readAhead is enough for many responses to Produce, and what a larger response does not go through.
 const readAhead = 16 << 10
 
 func newFrameReader(r io.Reader, maxSize int, count byteCount) frameReader {
-	return frameReader{r: bufio.NewReaderSize(countedReader{r, count}, readAhead), max: maxSize}
+	quiet, _ := r.(*quietReader)
+	return frameReader{r: bufio.NewReaderSize(countedReader{r, count}, readAhead), quiet: quiet, max: maxSize}
+}
+
+// setBusy says whether responses are expected besides the one that came last.
+func (f *frameReader) setBusy(busy bool) {
+	if f.quiet != nil {
+		f.quiet.busy = busy
+	}
 }
 
 type countedReader struct {

@@ -84,7 +84,7 @@ func (c *conn) greet(ctx context.Context, sock net.Conn) (*protocol.ApiVersionsR
 	}
 	m := cfg.Metrics
 	node := m.Node(c.node.ID)
-	c.in = newFrameReader(conn, cfg.MaxResponseSize, byteCount{&m.IncomingByteTotal, &node.IncomingByteTotal})
+	c.in = newFrameReader(newQuietReader(conn), cfg.MaxResponseSize, byteCount{&m.IncomingByteTotal, &node.IncomingByteTotal})
 	if plain, ok := conn.(*net.TCPConn); ok {
 		c.direct = newDirectWriter(plain)
 	}
