@@ -356,7 +356,7 @@ type frameWriter struct {
 	conn  net.Conn
 	tcp   *net.TCPConn // conn, if it is a plain socket: then slices go out by writev, uncopied
 	quiet *quietWriter // of tcp; nil where there is none
-	busy  bool         // requests are under way besides: write quietly, if there is quiet
+	busy  bool         // other requests are under way
 	count byteCount
 
 	bufs   net.Buffers // the slices of one writev
@@ -384,7 +384,7 @@ func (w *frameWriter) write(q []queuedFrame) (frames int, err error) {
 	q = q[:frames]
 	var n int64
 	if w.tcp != nil {
-		n, err = w.vector(q)
+		n, err = w.vector(q, w.busy && size <= maxAtOnce)
 	} else {
 		n, err = w.copied(q)
 	}
@@ -410,7 +410,7 @@ func wholeFrames(q []queuedFrame, n int64) int {
 }
 
 // vector writes q with writev.
-func (w *frameWriter) vector(q []queuedFrame) (int64, error) {
+func (w *frameWriter) vector(q []queuedFrame, quietly bool) (int64, error) {
 	w.bufs = w.bufs[:0]
 	for i := range q {
 		w.bufs = append(w.bufs, q[i].frame.Buffers...) // a copy: WriteTo eats what it is given
@@ -418,7 +418,7 @@ func (w *frameWriter) vector(q []queuedFrame) (int64, error) {
 	w.rest = skip(w.bufs, q[0].done) // only the first frame can be written in part, directly
 	var n int64
 	var err error
-	if w.busy && w.quiet != nil {
+	if quietly && w.quiet != nil {
 		n, err = w.quiet.write(w.rest)
 	} else {
 		n, err = w.rest.WriteTo(w.tcp)

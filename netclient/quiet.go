@@ -12,12 +12,9 @@ import (
 // at every answer and every request: half of all changes of threads were the monitor's, and a fifth of the CPU time. A socket that is not waited for takes
 // microseconds, which nobody has to know of.
 //
-// They are for busy connections, on which requests are under way besides. Where each record is waited for, an awake monitor does some good: it
-// keeps a virtual machine's processor from being put to sleep, and with that the answer from being a sixth later.
-
-// maxQuiet bounds the bytes of one quiet write, and by that its time, a tenth of a millisecond at most: for so long nothing else has the processor,
-// and a garbage collection cannot begin.
-const maxQuiet = 256 << 10
+// They are for busy connections, on which other requests are under way. Where each record is waited for, an awake monitor does some good: it
+// keeps a virtual machine's processor from being put to sleep, and with that the answer from being a sixth later. And they are for writes of at most maxAtOnce: a megabyte
+// takes the better part of a millisecond, in which the scheduler does well to have others run.
 
 // A quietReader reads a connection: quietly while busy is set, if it is a plain socket of a system where that can be done.
 type quietReader struct {
@@ -62,7 +59,7 @@ func (r *quietReader) Read(b []byte) (int, error) {
 	case err != nil:
 		return 0, err
 	case r.err != nil:
-		return 0, socketError(r.conn, "read", "read", r.err)
+		return 0, socketError(r.conn, "read", r.err)
 	case r.n == 0:
 		return 0, io.EOF
 	}
@@ -74,6 +71,9 @@ func (r *quietReader) readOnce(fd uintptr) (done bool) {
 	r.n, done, r.err = readQuietly(fd, r.b)
 	return done
 }
+
+// maxVectors is how many slices one writev takes (IOV_MAX).
+const maxVectors = 1024
 
 // A quietWriter writes slices to a plain socket, quietly.
 type quietWriter struct {
@@ -104,7 +104,7 @@ func (w *quietWriter) write(bufs [][]byte) (int64, error) {
 	err := w.raw.Write(w.try)
 	w.left = nil
 	if err == nil && w.err != nil {
-		err = socketError(w.conn, "write", "writev", w.err)
+		err = socketError(w.conn, "writev", w.err)
 	}
 	return w.n, err
 }
@@ -116,7 +116,7 @@ func (w *quietWriter) writeAll(fd uintptr) bool {
 		if len(w.left) == 0 {
 			return true
 		}
-		n, done, err := w.vecs.writeQuietly(fd, w.left, maxQuiet)
+		n, done, err := w.vecs.writeQuietly(fd, w.left)
 		if w.err = err; err != nil {
 			return true
 		}
@@ -141,9 +141,9 @@ func skip(bufs [][]byte, n int) [][]byte {
 }
 
 // socketError is the error that an ordinary operation would have returned.
-func socketError(conn net.Conn, op, call string, err error) error {
+func socketError(conn net.Conn, call string, err error) error {
 	return &net.OpError{
-		Op: op, Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(),
+		Op: call, Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(),
 		Err: os.NewSyscallError(call, err),
 	}
 }

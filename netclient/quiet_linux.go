@@ -28,26 +28,20 @@ func sorted(n int, errno syscall.Errno) (int, bool, error) {
 	return 0, true, errno
 }
 
-// maxVectors is how many slices one writev takes (IOV_MAX).
-const maxVectors = 1024
-
 // vectors is what writev is told; kept, since it would be garbage at every write.
 type vectors []syscall.Iovec
 
-// writeQuietly writes the first of bufs, at most limit bytes; not done: the socket takes nothing for the time being. The slices at the front must not be empty.
-func (v *vectors) writeQuietly(fd uintptr, bufs [][]byte, limit int) (n int, done bool, err error) {
+// writeQuietly writes bufs, or the first part of them; not done: the socket takes nothing for the time being. The first slice must not be empty.
+func (v *vectors) writeQuietly(fd uintptr, bufs [][]byte) (n int, done bool, err error) {
 	iov := (*v)[:0]
 	for _, b := range bufs {
-		if limit == 0 || len(iov) == maxVectors {
+		if len(iov) == maxVectors {
 			break
 		}
-		if len(b) == 0 {
-			continue
+		if len(b) > 0 {
+			iov = append(iov, syscall.Iovec{Base: &b[0]})
+			iov[len(iov)-1].SetLen(len(b))
 		}
-		k := min(len(b), limit)
-		limit -= k
-		iov = append(iov, syscall.Iovec{Base: &b[0]})
-		iov[len(iov)-1].SetLen(k)
 	}
 	*v = iov
 	defer clear(iov) // the slices are the caller's again

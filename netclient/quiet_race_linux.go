@@ -3,7 +3,6 @@
 package netclient
 
 import (
-	"errors"
 	"syscall"
 	"unsafe"
 )
@@ -13,8 +12,7 @@ import (
 
 func sysRead(fd uintptr, b []byte) (int, syscall.Errno) {
 	n, err := syscall.Read(int(fd), b)
-	var errno syscall.Errno
-	errors.As(err, &errno)
+	errno, _ := err.(syscall.Errno)
 	return n, errno
 }
 
