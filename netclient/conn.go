@@ -132,6 +132,7 @@ func (c *conn) becomeGone() {
 	}
 	s.mu.Lock()
 	c.state = gone
+	s.underWay -= int(c.sent) - int(c.answers)
 	for _, q := range c.taken[c.done:] {
 		s.events = append(s.events, Event{Kind: Dropped, Node: c.node.ID, ID: q.id})
 	}
@@ -239,10 +240,11 @@ func (c *conn) received(payload []byte) []byte {
 	}
 	c.unread += len(payload) + frameOverhead
 	c.answers++
+	s.underWay--
 	s.events = append(s.events, Event{Kind: Received, Node: c.node.ID, Payload: payload})
 	buf := s.bufferLocked()
 	signal := s.wakeLocked()
-	c.in.setBusy(c.sent > c.answers)
+	c.in.setBusy(s.underWay > 0)
 	s.mu.Unlock()
 	if signal && s.cfg.Assist != nil {
 		s.cfg.Assist()
@@ -309,7 +311,7 @@ func (c *conn) takeNext(n int) bool {
 	if c.writing && c.done == len(c.taken) {
 		c.taken, c.queue, c.done = c.queue, c.taken[:0], 0
 	}
-	c.out.busy = c.sent > c.answers
+	c.out.busy = s.underWay > 0
 	ok := c.writing
 	s.mu.Unlock()
 	s.wakePoller(signal)
@@ -338,6 +340,9 @@ func (c *conn) notifiesLocked(q *queuedFrame) bool {
 		return true
 	}
 	c.sent++
+	if c.state != gone {
+		c.sel.underWay++
+	}
 	return c.sent <= c.answers
 }
 
@@ -356,7 +361,7 @@ type frameWriter struct {
 	conn  net.Conn
 	tcp   *net.TCPConn // conn, if it is a plain socket: then slices go out by writev, uncopied
 	quiet *quietWriter // of tcp; nil where there is none
-	busy  bool         // other requests are under way
+	busy  bool         // requests are under way
 	count byteCount
 
 	bufs   net.Buffers // the slices of one writev
@@ -488,7 +493,7 @@ func newFrameReader(r io.Reader, maxSize int, count byteCount) frameReader {
 	return frameReader{r: bufio.NewReaderSize(countedReader{r, count}, readAhead), quiet: quiet, max: maxSize}
 }
 
-// setBusy says whether responses are expected besides the one that came last.
+// setBusy says whether requests are under way while the next response is waited for.
 func (f *frameReader) setBusy(busy bool) {
 	if f.quiet != nil {
 		f.quiet.busy = busy

@@ -12,7 +12,7 @@ import (
 // at every answer and every request: half of all changes of threads were the monitor's, and a fifth of the CPU time. A socket that is not waited for takes
 // microseconds, which nobody has to know of.
 //
-// They are for busy connections, on which other requests are under way. Where each record is waited for, an awake monitor does some good: it
+// They are for when other requests are under way, on whatever connection. Where each record is waited for, an awake monitor does some good: it
 // keeps a virtual machine's processor from being put to sleep, and with that the answer from being a sixth later. And they are for writes of at most maxAtOnce: a megabyte
 // takes the better part of a millisecond, in which the scheduler does well to have others run.
 

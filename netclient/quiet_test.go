@@ -115,14 +115,18 @@ func TestQuietlyWaitingEnds(t *testing.T) {
 	assert.Less(t, n, int64(much))
 }
 
-// A connection is busy while requests are under way besides the one that is written, and the one that is answered. Where there is no other, or what is
-// written is large, the runtime is told.
+// A connection is used quietly while requests are under way besides the one that is written, and the one that is answered, on this connection or another. The
+// selector counts them, whatever becomes of their connections.
 func TestWhenQuiet(t *testing.T) {
-	here, _ := sockets(t)
+	here, there := sockets(t)
 	s := NewTCPSelector(TCPConfig{})
-	c := &conn{sel: s, node: protocol.Node{ID: 1}, state: up, wake: make(chan struct{}, 1)}
-	c.in, c.out = newFrameReader(newQuietReader(here), 100, byteCount{}), newFrameWriter(here, byteCount{})
-	write := func() bool { // the writer takes a frame, writes it and reports it
+	connOf := func(node int32, sock net.Conn) *conn {
+		c := &conn{sel: s, node: protocol.Node{ID: node}, state: up, wake: make(chan struct{}, 1)}
+		c.in, c.out = newFrameReader(newQuietReader(sock), 100, byteCount{}), newFrameWriter(sock, byteCount{})
+		return c
+	}
+	c, other := connOf(1, here), connOf(2, there)
+	write := func(c *conn) bool { // the writer takes a frame, writes it and reports it
 		c.queue = append(c.queue, frameOf("x"))
 		require.True(t, c.takeNext(0))
 		quietly := c.out.busy
@@ -131,22 +135,32 @@ func TestWhenQuiet(t *testing.T) {
 		s.mu.Unlock()
 		return quietly
 	}
-	answer := func() bool { // the reader reports an answer, and is about to read the next
+	answer := func(c *conn) bool { // the reader reports an answer, and is about to read the next
 		c.received(nil)
 		return c.in.quiet.busy
 	}
 	assert.False(t, c.in.quiet.busy)
-	assert.False(t, write(), "the only one")
-	assert.False(t, answer(), "none is expected")
-	assert.False(t, write())
-	assert.True(t, write(), "another was not answered")
-	assert.True(t, write())
-	assert.True(t, answer())
-	assert.True(t, write())
-	assert.True(t, answer())
-	assert.True(t, answer())
-	assert.False(t, answer(), "the last")
-	assert.False(t, write())
+	assert.False(t, write(c), "the only one")
+	assert.False(t, answer(c), "none is expected")
+	assert.False(t, write(c))
+	assert.True(t, write(c), "another was not answered")
+	assert.True(t, write(other), "on another connection")
+	assert.True(t, answer(other))
+	assert.True(t, write(other))
+	assert.True(t, answer(c))
+	assert.True(t, answer(c))
+	assert.False(t, answer(other), "the last")
+	assert.False(t, write(c))
+	assert.True(t, write(other))
+
+	other.becomeGone()
+	assert.False(t, answer(c), "the other's will not come")
+	assert.Zero(t, s.underWay)
+	s.mu.Lock()
+	s.sentLocked(other, &queuedFrame{id: 7}) // written by the owner while the connection ended
+	s.mu.Unlock()
+	assert.Zero(t, s.underWay)
+	assert.False(t, write(c))
 
 	assert.Nil(t, newQuietWriter(&recordingConn{}))
 	plain := newQuietReader(&recordingConn{})

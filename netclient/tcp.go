@@ -99,11 +99,12 @@ type TCPSelector struct {
 	timer *time.Timer
 	shut  bool
 
-	mu     sync.Mutex // guards the fields below, and those that conn names
-	events []Event
-	free   [][]byte // payload buffers to use again
-	polls  uint64   // how often Poll took the events
-	full   []*conn  // readers that wait for the next Poll
+	mu       sync.Mutex // guards the fields below, and those that conn names
+	events   []Event
+	free     [][]byte // payload buffers to use again
+	polls    uint64   // how often Poll took the events
+	full     []*conn  // readers that wait for the next Poll
+	underWay int      // requests that were written and not answered, on connections that are not gone
 
 	// woken says that the next, or the current, Poll must return; it is set under mu for an event, so
 	// that a Poll which takes an event also takes its wake-up. A Poll that is about to sleep sets
