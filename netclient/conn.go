@@ -48,6 +48,7 @@ type conn struct {
 	oneWay  bool          // requests without response were sent: nobody will say that they arrived
 	deaf    bool          // responses are not reported any more
 	sent    uint64        // requests with a response that were reported as sent
+	due     int64         // responses that are counted in sel.calm
 	answers uint64        // responses reported
 	unread  int           // bytes of payload reported since poll number seenAt
 	seenAt  uint64
@@ -58,6 +59,8 @@ type conn struct {
 	in      frameReader
 	cluster string // what the broker said it belongs to
 	lost    int    // attempts in a row that ended because the broker hung up on ApiVersions, this one included
+
+	quiet bool // set by the dialer: it is a connection that can be used quietly
 
 	out    frameWriter   // set by the dialer; owned by the writer
 	direct *directWriter // set by the dialer; owned by the selector's owner, who uses it while the writer is idle; nil: there is none
@@ -132,7 +135,8 @@ func (c *conn) becomeGone() {
 	}
 	s.mu.Lock()
 	c.state = gone
-	s.underWay -= int(c.sent) - int(c.answers)
+	s.calm.expected.Add(-c.due)
+	c.due = 0
 	for _, q := range c.taken[c.done:] {
 		s.events = append(s.events, Event{Kind: Dropped, Node: c.node.ID, ID: q.id})
 	}
@@ -240,11 +244,13 @@ func (c *conn) received(payload []byte) []byte {
 	}
 	c.unread += len(payload) + frameOverhead
 	c.answers++
-	s.underWay--
+	if c.due > 0 {
+		c.due--
+		s.calm.expected.Add(-1)
+	}
 	s.events = append(s.events, Event{Kind: Received, Node: c.node.ID, Payload: payload})
 	buf := s.bufferLocked()
 	signal := s.wakeLocked()
-	c.in.setBusy(s.underWay > 0)
 	s.mu.Unlock()
 	if signal && s.cfg.Assist != nil {
 		s.cfg.Assist()
@@ -311,7 +317,6 @@ func (c *conn) takeNext(n int) bool {
 	if c.writing && c.done == len(c.taken) {
 		c.taken, c.queue, c.done = c.queue, c.taken[:0], 0
 	}
-	c.out.busy = s.underWay > 0
 	ok := c.writing
 	s.mu.Unlock()
 	s.wakePoller(signal)
@@ -340,9 +345,6 @@ func (c *conn) notifiesLocked(q *queuedFrame) bool {
 		return true
 	}
 	c.sent++
-	if c.state != gone {
-		c.sel.underWay++
-	}
 	return c.sent <= c.answers
 }
 
@@ -361,7 +363,6 @@ type frameWriter struct {
 	conn  net.Conn
 	tcp   *net.TCPConn // conn, if it is a plain socket: then slices go out by writev, uncopied
 	quiet *quietWriter // of tcp; nil where there is none
-	busy  bool         // requests are under way
 	count byteCount
 
 	bufs   net.Buffers // the slices of one writev
@@ -369,9 +370,9 @@ type frameWriter struct {
 	gather []byte      // small slices put together, where there is no writev
 }
 
-func newFrameWriter(conn net.Conn, count byteCount) frameWriter {
+func newFrameWriter(conn net.Conn, calm *calm, count byteCount) frameWriter {
 	tcp, _ := conn.(*net.TCPConn)
-	return frameWriter{conn: conn, tcp: tcp, quiet: newQuietWriter(conn), count: count}
+	return frameWriter{conn: conn, tcp: tcp, quiet: newQuietWriter(conn, calm), count: count}
 }
 
 // maxAtOnce is about how much one write takes when more is queued. It bounds how long a frame that was
@@ -389,7 +390,7 @@ func (w *frameWriter) write(q []queuedFrame) (frames int, err error) {
 	q = q[:frames]
 	var n int64
 	if w.tcp != nil {
-		n, err = w.vector(q, w.busy && size <= maxAtOnce)
+		n, err = w.vector(q, size <= maxAtOnce)
 	} else {
 		n, err = w.copied(q)
 	}
@@ -415,7 +416,7 @@ func wholeFrames(q []queuedFrame, n int64) int {
 }
 
 // vector writes q with writev.
-func (w *frameWriter) vector(q []queuedFrame, quietly bool) (int64, error) {
+func (w *frameWriter) vector(q []queuedFrame, short bool) (int64, error) {
 	w.bufs = w.bufs[:0]
 	for i := range q {
 		w.bufs = append(w.bufs, q[i].frame.Buffers...) // a copy: WriteTo eats what it is given
@@ -423,8 +424,8 @@ func (w *frameWriter) vector(q []queuedFrame, quietly bool) (int64, error) {
 	w.rest = skip(w.bufs, q[0].done) // only the first frame can be written in part, directly
 	var n int64
 	var err error
-	if quietly && w.quiet != nil {
-		n, err = w.quiet.write(w.rest)
+	if w.quiet != nil {
+		n, err = w.quiet.write(w.rest, short)
 	} else {
 		n, err = w.rest.WriteTo(w.tcp)
 	}
@@ -479,25 +480,16 @@ func (w *frameWriter) copied(q []queuedFrame) (n int64, err error) {
 
 // A frameReader cuts the stream of a connection into frames: four bytes of length, then the payload.
 type frameReader struct {
-	r     *bufio.Reader
-	quiet *quietReader // below r, if it is one
-	max   int
-	head  [4]byte
+	r    *bufio.Reader
+	max  int
+	head [4]byte
 }
 
 // readAhead is enough for many responses to Produce, and what a larger response does not go through.
 const readAhead = 16 << 10
 
 func newFrameReader(r io.Reader, maxSize int, count byteCount) frameReader {
-	quiet, _ := r.(*quietReader)
-	return frameReader{r: bufio.NewReaderSize(countedReader{r, count}, readAhead), quiet: quiet, max: maxSize}
-}
-
-// setBusy says whether requests are under way while the next response is waited for.
-func (f *frameReader) setBusy(busy bool) {
-	if f.quiet != nil {
-		f.quiet.busy = busy
-	}
+	return frameReader{r: bufio.NewReaderSize(countedReader{r, count}, readAhead), max: maxSize}
 }
 
 type countedReader struct {

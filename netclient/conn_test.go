@@ -262,7 +262,7 @@ func TestFrameWriterGathersSlices(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			conn := &recordingConn{left: 1 << 30}
-			w := newFrameWriter(conn, byteCount{})
+			w := newFrameWriter(conn, &calm{}, byteCount{})
 			n, err := w.write(tt.frames)
 			require.NoError(t, err)
 			assert.Equal(t, len(tt.frames), n)
@@ -275,7 +275,7 @@ func TestFrameWriterGathersSlices(t *testing.T) {
 func TestFrameWriterBoundsOneWrite(t *testing.T) {
 	part := strings.Repeat("x", maxAtOnce/4)
 	q := []queuedFrame{frameOf(part), frameOf(part), frameOf(part), frameOf(part), frameOf("one more")}
-	w := newFrameWriter(&recordingConn{left: 1 << 30}, byteCount{})
+	w := newFrameWriter(&recordingConn{left: 1 << 30}, &calm{}, byteCount{})
 	n, err := w.write(q)
 	require.NoError(t, err)
 	assert.Equal(t, 4, n)
@@ -290,7 +290,7 @@ func TestFrameWriterPartialWrite(t *testing.T) {
 	q := []queuedFrame{frameOf("abc"), frameOf(), frameOf("de", "f"), frameOf("ghi")}
 	for written, want := range []int{0, 0, 0, 2, 2, 2, 3, 3, 3} {
 		var all, node metrics.Counter
-		w := newFrameWriter(&recordingConn{left: written}, byteCount{&all, &node})
+		w := newFrameWriter(&recordingConn{left: written}, &calm{}, byteCount{&all, &node})
 		n, err := w.write(q)
 		assert.Error(t, err)
 		assert.Equal(t, want, n, "after %d bytes", written)
@@ -310,7 +310,7 @@ func TestFrameWriterLeavesTheFrameAlone(t *testing.T) {
 	require.NoError(t, err)
 	defer peer.Close()
 
-	w := newFrameWriter(conn, byteCount{})
+	w := newFrameWriter(conn, &calm{}, byteCount{})
 	require.NotNil(t, w.tcp)
 	q := []queuedFrame{frameOf("one", "", "two"), frameOf("three")}
 	n, err := w.write(q)

@@ -84,11 +84,12 @@ func (c *conn) greet(ctx context.Context, sock net.Conn) (*protocol.ApiVersionsR
 	}
 	m := cfg.Metrics
 	node := m.Node(c.node.ID)
-	c.in = newFrameReader(newQuietReader(conn), cfg.MaxResponseSize, byteCount{&m.IncomingByteTotal, &node.IncomingByteTotal})
+	c.in = newFrameReader(newQuietReader(conn, &c.sel.calm), cfg.MaxResponseSize, byteCount{&m.IncomingByteTotal, &node.IncomingByteTotal})
 	if plain, ok := conn.(*net.TCPConn); ok {
 		c.direct = newDirectWriter(plain)
 	}
-	c.out = newFrameWriter(conn, byteCount{&m.OutgoingByteTotal, &node.OutgoingByteTotal})
+	c.out = newFrameWriter(conn, &c.sel.calm, byteCount{&m.OutgoingByteTotal, &node.OutgoingByteTotal})
+	c.quiet = c.out.quiet != nil
 	versions, err := c.negotiate()
 	// The place of SASL is here: handshake and exchange in a line, over c.in and c.out.
 	if err == nil && cfg.AskCluster && c.node.ID >= 0 {

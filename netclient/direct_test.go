@@ -32,7 +32,7 @@ func TestDirectWrites(t *testing.T) {
 	send := func(takes int, meanwhile func(*conn)) (*TCPSelector, *conn) {
 		s := NewTCPSelector(TCPConfig{})
 		c := &conn{sel: s, node: protocol.Node{ID: 1}, state: up, idle: true, wake: make(chan struct{}, 1)}
-		c.out, c.direct = newFrameWriter(sock, byteCount{}), newDirectWriter(sock.(*net.TCPConn))
+		c.out, c.direct = newFrameWriter(sock, &calm{}, byteCount{}), newDirectWriter(sock.(*net.TCPConn))
 		c.direct.try = func(fd uintptr) bool {
 			c.direct.n = writeFD(fd, c.direct.buf[:takes])
 			meanwhile(c)

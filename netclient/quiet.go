@@ -4,37 +4,43 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Quiet system calls. An ordinary one is announced to Go's scheduler, in case that it takes long; if all processors were idle before, this wakes the
-// runtime's monitor, a thread that then looks around every 20 µs until all are idle again. Where the broker is what a producer waits for, that is so
-// at every answer and every request: half of all changes of threads were the monitor's, and a fifth of the CPU time. A socket that is not waited for takes
-// microseconds, which nobody has to know of.
+// runtime's monitor, a thread that looks around every 20 µs from then on, and until all are idle again. Where the brokers are what a producer waits for, that is so
+// at nearly every answer and every request: nearly half of all changes of threads were the monitor's, and a sixth of the CPU time. A call on a socket that does not
+// wait takes microseconds, and is made here without telling.
 //
-// They are for when other requests are under way, on whatever connection. Where each record is waited for, an awake monitor does some good: it
-// keeps a virtual machine's processor from being put to sleep, and with that the answer from being a sixth later. And they are for writes of at most maxAtOnce: a megabyte
-// takes the better part of a millisecond, in which the scheduler does well to have others run.
+// The monitor is also who takes the processor from a goroutine that computes for more than 10 ms, such as one that an answer has woken, so it must not be left asleep for
+// long: while answers are expected the selector's owner sleeps for at most monitorNap at a time, and the monitor sleeps no longer than until the next timer.
+//
+// What is not quiet: calls while no other request is under way, on whatever connection, since there an awake monitor does some good: it keeps a virtual machine's
+// processor from being put to sleep, without which the answer would be told a sixth later. And writes of more than maxAtOnce, which take the better part of a millisecond:
+// the scheduler does well to have others run meanwhile.
 
-// A quietReader reads a connection: quietly while busy is set, if it is a plain socket of a system where that can be done.
-type quietReader struct {
-	conn net.Conn
-	raw  syscall.RawConn // nil: never quietly
-	busy bool
+// monitorNap is the longest sleep of the owner while calls may be quiet: as long as the scheduler lets a goroutine compute.
+const monitorNap = 10 * time.Millisecond
 
-	b   []byte
-	n   int
-	err error
-	try func(fd uintptr) bool // readOnce, once: a method value allocates
+// calm says whether system calls may be quiet.
+type calm struct {
+	expected atomic.Int64 // responses to requests on connections that can be used quietly; changed with TCPSelector.mu
+	watched  atomic.Bool  // the owner, should it sleep, does so for at most monitorNap
 }
 
-func newQuietReader(conn net.Conn) *quietReader {
-	r := &quietReader{conn: conn, raw: quietConn(conn)}
-	r.try = r.readOnce
-	return r
+// quiet is asked before each call, and has the request that is written or answered among those expected.
+func (c *calm) quiet() bool { return c.watched.Load() && c.expected.Load() > 1 }
+
+// watch decides, for an owner about to sleep, whether calls may be quiet until it decides again.
+func (c *calm) watch() bool {
+	watched := c.expected.Load() > 0
+	c.watched.Store(watched)
+	return watched
 }
 
-// quietConn returns nil if conn has to be used the ordinary way.
+// quietConn returns nil if conn can be used in the ordinary way only: it is no plain socket, or not on a system where that can be done.
 func quietConn(conn net.Conn) syscall.RawConn {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok || !canBeQuiet {
@@ -47,17 +53,40 @@ func quietConn(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
+// A quietReader is a plain socket that is read quietly when that may be.
+type quietReader struct {
+	conn net.Conn
+	raw  syscall.RawConn
+	calm *calm
+
+	b   []byte
+	n   int
+	err error
+	try func(fd uintptr) bool // readOnce, once: a method value allocates
+}
+
+// newQuietReader returns conn itself if it cannot be read quietly.
+func newQuietReader(conn net.Conn, calm *calm) io.Reader {
+	raw := quietConn(conn)
+	if raw == nil {
+		return conn
+	}
+	r := &quietReader{conn: conn, raw: raw, calm: calm}
+	r.try = r.readOnce
+	return r
+}
+
 // Read implements [io.Reader].
 func (r *quietReader) Read(b []byte) (int, error) {
-	if !r.busy || r.raw == nil || len(b) == 0 {
-		return r.conn.Read(b)
+	if len(b) == 0 {
+		return 0, nil
 	}
 	r.b = b
 	err := r.raw.Read(r.try)
 	r.b = nil
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, named(err, "read")
 	case r.err != nil:
 		return 0, socketError(r.conn, "read", r.err)
 	case r.n == 0:
@@ -68,42 +97,47 @@ func (r *quietReader) Read(b []byte) (int, error) {
 
 // readOnce implements the callback of RawConn.Read; false: there is nothing yet.
 func (r *quietReader) readOnce(fd uintptr) (done bool) {
-	r.n, done, r.err = readQuietly(fd, r.b)
+	r.n, done, r.err = receive(fd, r.b, r.calm.quiet())
 	return done
 }
 
-// maxVectors is how many slices one writev takes (IOV_MAX).
+// maxVectors is how many slices one system call takes (IOV_MAX).
 const maxVectors = 1024
 
-// A quietWriter writes slices to a plain socket, quietly.
+// A quietWriter writes slices to a plain socket, quietly when that may be.
 type quietWriter struct {
 	conn net.Conn
 	raw  syscall.RawConn
+	calm *calm
 
-	left [][]byte
-	vecs vectors
-	n    int64
-	err  error
-	try  func(fd uintptr) bool // writeAll, once
+	left  [][]byte
+	short bool
+	vecs  vectors
+	n     int64
+	err   error
+	try   func(fd uintptr) bool // writeAll, once
 }
 
-// newQuietWriter returns nil if conn has to be used the ordinary way.
-func newQuietWriter(conn net.Conn) *quietWriter {
+// newQuietWriter returns nil if conn cannot be written to quietly.
+func newQuietWriter(conn net.Conn, calm *calm) *quietWriter {
 	raw := quietConn(conn)
 	if raw == nil {
 		return nil
 	}
-	w := &quietWriter{conn: conn, raw: raw}
+	w := &quietWriter{conn: conn, raw: raw, calm: calm}
 	w.try = w.writeAll
 	return w
 }
 
-// write writes all of bufs, of which it changes the elements, or returns why it could not.
-func (w *quietWriter) write(bufs [][]byte) (int64, error) {
-	w.left, w.n, w.err = bufs, 0, nil
+// write writes all of bufs, of which it changes the elements, or says how much of it and why no more. What is not short is not written quietly.
+func (w *quietWriter) write(bufs [][]byte, short bool) (int64, error) {
+	w.left, w.short, w.n, w.err = bufs, short, 0, nil
 	err := w.raw.Write(w.try)
 	w.left = nil
-	if err == nil && w.err != nil {
+	switch {
+	case err != nil:
+		err = named(err, "writev")
+	case w.err != nil:
 		err = socketError(w.conn, "writev", w.err)
 	}
 	return w.n, err
@@ -116,7 +150,10 @@ func (w *quietWriter) writeAll(fd uintptr) bool {
 		if len(w.left) == 0 {
 			return true
 		}
-		n, done, err := w.vecs.writeQuietly(fd, w.left)
+		n, done, err := w.vecs.send(fd, w.left, w.short && w.calm.quiet())
+		if err == nil && done && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
 		if w.err = err; err != nil {
 			return true
 		}
@@ -140,10 +177,18 @@ func skip(bufs [][]byte, n int) [][]byte {
 	return bufs
 }
 
-// socketError is the error that an ordinary operation would have returned.
-func socketError(conn net.Conn, call string, err error) error {
+// socketError is the error that net would have made of a system call's.
+func socketError(conn net.Conn, op string, err error) error {
 	return &net.OpError{
-		Op: call, Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(),
-		Err: os.NewSyscallError(call, err),
+		Op: op, Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(),
+		Err: os.NewSyscallError(op, err),
 	}
+}
+
+// named gives an error of a RawConn, which is of a connection that was closed or ran out of time, the name that it would have otherwise.
+func named(err error, op string) error {
+	if e, ok := err.(*net.OpError); ok {
+		e.Op = op
+	}
+	return err
 }

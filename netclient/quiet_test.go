@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,150 +34,241 @@ func sockets(t *testing.T) (here, there *net.TCPConn) {
 	return a.(*net.TCPConn), b.(*net.TCPConn)
 }
 
-// What goes out quietly comes in quietly, however many slices it is, empty ones among them, and however much more than the socket takes at once.
+// calmly makes a calm in which calls are quiet, or not.
+func calmly(quiet bool) *calm {
+	c := &calm{}
+	if quiet {
+		c.expected.Store(2)
+		c.watch()
+	}
+	return c
+}
+
+// What goes out comes in, quietly or not, however many slices it is, empty ones among them, and however much more than the socket takes at once.
 func TestQuietly(t *testing.T) {
-	here, there := sockets(t)
-	r, w := newQuietReader(there), newQuietWriter(here)
-	r.busy = true
-	for _, tt := range []struct{ slices, size int }{{0, 0}, {1, 0}, {1, 1}, {3, 10}, {maxVectors, 3}, {3*maxVectors + 1, 7}, {40, 1 << 20}} {
-		var bufs [][]byte
-		for i := range tt.slices {
-			b := bytes.Repeat([]byte{byte(i), byte(i >> 8), 'x'}, tt.size/3+1)[:tt.size]
-			bufs = append(bufs, b[:tt.size/2], nil, b[tt.size/2:])
-		}
-		want := bytes.Join(bufs, nil)
-		wrote := make(chan error, 1)
-		go func() { // ends when all is written: what is below reads it
-			n, err := w.write(bufs)
-			if err == nil && n != int64(len(want)) {
-				err = fmt.Errorf("%d bytes instead of %d", n, len(want))
+	for _, quiet := range []bool{true, false} {
+		here, there := sockets(t)
+		calm := calmly(quiet)
+		require.Equal(t, quiet, calm.quiet())
+		r, w := newQuietReader(there, calm), newQuietWriter(here, calm)
+		for _, tt := range []struct{ slices, size int }{{0, 0}, {1, 0}, {1, 1}, {3, 10}, {maxVectors, 3}, {3*maxVectors + 1, 7}, {40, 1 << 20}} {
+			var bufs [][]byte
+			for i := range tt.slices {
+				b := bytes.Repeat([]byte{byte(i), byte(i >> 8), 'x'}, tt.size/3+1)[:tt.size]
+				bufs = append(bufs, b[:tt.size/2], nil, b[tt.size/2:])
 			}
+			want := bytes.Join(bufs, nil)
+			wrote := make(chan error, 1)
+			go func() { // ends when all is written: what is below reads it
+				n, err := w.write(bufs, true)
+				if err == nil && n != int64(len(want)) {
+					err = fmt.Errorf("%d bytes instead of %d", n, len(want))
+				}
+				wrote <- err
+			}()
+			got := make([]byte, len(want))
+			_, err := io.ReadFull(r, got)
+			require.NoError(t, err)
+			require.NoError(t, <-wrote)
+			assert.True(t, bytes.Equal(want, got), "%d slices of %d", tt.slices, tt.size)
+			assert.Nil(t, w.left)
+		}
+		require.NoError(t, here.CloseWrite())
+		n, err := r.Read(make([]byte, 1))
+		assert.Zero(t, n)
+		assert.Equal(t, io.EOF, err)
+		n, err = r.Read(nil)
+		assert.Zero(t, n)
+		assert.NoError(t, err)
+	}
+}
+
+// withoutPorts is the text of an error.
+func withoutPorts(err error) string {
+	return regexp.MustCompile(`:\d+`).ReplaceAllString(err.Error(), "")
+}
+
+// A connection that is lost is lost with the error that net would have given.
+func TestQuietErrors(t *testing.T) {
+	for _, quiet := range []bool{true, false} {
+		errs := func(end func(here, there *net.TCPConn)) (read, write, netRead, netWrite error) {
+			here, there := sockets(t)
+			end(here, there)
+			_, read = newQuietReader(here, calmly(quiet)).Read(make([]byte, 1))
+			_, write = newQuietWriter(here, calmly(quiet)).write([][]byte{[]byte("x"), []byte("y")}, true)
+			here, there = sockets(t)
+			end(here, there)
+			_, netRead = here.Read(make([]byte, 1))
+			bufs := net.Buffers{[]byte("x"), []byte("y")}
+			_, netWrite = bufs.WriteTo(here)
+			return read, write, netRead, netWrite
+		}
+		for _, tt := range []struct {
+			name        string
+			end         func(here, there *net.TCPConn)
+			read, write error
+		}{
+			{"reset", func(_, there *net.TCPConn) { _ = there.SetLinger(0); there.Close() }, syscall.ECONNRESET, syscall.EPIPE},
+			{"closed", func(here, _ *net.TCPConn) { here.Close() }, net.ErrClosed, net.ErrClosed},
+			{"late", func(here, _ *net.TCPConn) { _ = here.SetDeadline(longAgo) }, os.ErrDeadlineExceeded, os.ErrDeadlineExceeded},
+		} {
+			read, write, netRead, netWrite := errs(tt.end)
+			require.ErrorIs(t, read, tt.read, tt.name)
+			require.ErrorIs(t, write, tt.write, tt.name)
+			assert.Equal(t, withoutPorts(netRead), withoutPorts(read), tt.name)
+			assert.Equal(t, withoutPorts(netWrite), withoutPorts(write), tt.name)
+		}
+	}
+}
+
+// A read or write that waits ends when the connection is closed or its time is up, and says what went out before.
+func TestQuietlyWaitingEnds(t *testing.T) {
+	for name, end := range map[string]struct {
+		by  func(*net.TCPConn) error
+		err error
+	}{
+		"closed": {func(c *net.TCPConn) error { return c.Close() }, net.ErrClosed},
+		"late":   {func(c *net.TCPConn) error { return c.SetDeadline(longAgo) }, os.ErrDeadlineExceeded},
+	} {
+		here, there := sockets(t)
+		r, w := newQuietReader(here, calmly(true)), newQuietWriter(here, calmly(true))
+		const much = 64 << 20
+		read, wrote := make(chan error, 1), make(chan error, 1)
+		var n int64
+		go func() { _, err := r.Read(make([]byte, 1)); read <- err }() // ends with the connection
+		go func() {                                                    // ends with the connection
+			var err error
+			n, err = w.write([][]byte{make([]byte, much)}, true)
 			wrote <- err
 		}()
-		got := make([]byte, len(want))
-		_, err := io.ReadFull(r, got)
+		_, err := io.ReadFull(there, make([]byte, 1<<20)) // it is being written
 		require.NoError(t, err)
-		require.NoError(t, <-wrote)
-		assert.True(t, bytes.Equal(want, got), "%d slices of %d", tt.slices, tt.size)
-	}
-	require.NoError(t, here.CloseWrite())
-	n, err := r.Read(make([]byte, 1))
-	assert.Zero(t, n)
-	assert.Equal(t, io.EOF, err)
-}
-
-// A connection that is lost while it is used quietly is lost with the error that it would have otherwise.
-func TestQuietErrors(t *testing.T) {
-	lost := func(quietly bool) (read, write error) {
-		here, there := sockets(t)
-		require.NoError(t, there.SetLinger(0)) // a reset
-		require.NoError(t, there.Close())
-		r := newQuietReader(here)
-		r.busy = quietly
-		_, read = r.Read(make([]byte, 1))
-		bufs := net.Buffers{[]byte("x"), []byte("y")}
-		if quietly {
-			_, write = newQuietWriter(here).write(bufs)
-		} else {
-			_, write = bufs.WriteTo(here)
-		}
-		return read, write
-	}
-	read, write := lost(false)
-	quietRead, quietWrite := lost(true)
-	require.ErrorIs(t, read, syscall.ECONNRESET)
-	require.ErrorIs(t, quietRead, syscall.ECONNRESET)
-	require.ErrorIs(t, write, syscall.EPIPE)
-	require.ErrorIs(t, quietWrite, syscall.EPIPE)
-	ports := regexp.MustCompile(`:\d+`)
-	for _, errs := range [][2]error{{read, quietRead}, {write, quietWrite}} {
-		assert.Equal(t, ports.ReplaceAllString(errs[0].Error(), ""), ports.ReplaceAllString(errs[1].Error(), ""))
+		require.NoError(t, end.by(here))
+		require.ErrorIs(t, <-read, end.err, name)
+		require.ErrorIs(t, <-wrote, end.err, name)
+		assert.GreaterOrEqual(t, n, int64(1<<20))
+		assert.Less(t, n, int64(much))
 	}
 }
 
-// A quiet read or write that waits ends when the connection is closed, and says what went out before.
-func TestQuietlyWaitingEnds(t *testing.T) {
-	here, there := sockets(t)
-	r, w := newQuietReader(here), newQuietWriter(here)
-	r.busy = true
-	const much = 64 << 20
-	read, wrote := make(chan error, 1), make(chan error, 1)
-	var n int64
-	go func() { _, err := r.Read(make([]byte, 1)); read <- err }() // ends with the connection
-	go func() {                                                    // ends with the connection
-		var err error
-		n, err = w.write([][]byte{make([]byte, much)})
-		wrote <- err
-	}()
-	_, err := io.ReadFull(there, make([]byte, 1<<20)) // it is being written
-	require.NoError(t, err)
-	require.NoError(t, here.Close())
-	require.ErrorIs(t, <-read, net.ErrClosed)
-	require.ErrorIs(t, <-wrote, net.ErrClosed)
-	assert.GreaterOrEqual(t, n, int64(1<<20))
-	assert.Less(t, n, int64(much))
-}
-
-// A connection is used quietly while requests are under way besides the one that is written, and the one that is answered, on this connection or another. The
-// selector counts them, whatever becomes of their connections.
+// Calls are quiet while the owner knows of answers that are expected, more than one of them, on whatever connections. The selector counts them,
+// whatever becomes of the connections.
 func TestWhenQuiet(t *testing.T) {
 	here, there := sockets(t)
 	s := NewTCPSelector(TCPConfig{})
 	connOf := func(node int32, sock net.Conn) *conn {
-		c := &conn{sel: s, node: protocol.Node{ID: node}, state: up, wake: make(chan struct{}, 1)}
-		c.in, c.out = newFrameReader(newQuietReader(sock), 100, byteCount{}), newFrameWriter(sock, byteCount{})
+		c := &conn{sel: s, node: protocol.Node{ID: node}, state: up, quiet: true, wake: make(chan struct{}, 1)}
+		c.out = newFrameWriter(sock, &s.calm, byteCount{})
+		s.conns[node] = c
 		return c
 	}
-	c, other := connOf(1, here), connOf(2, there)
-	write := func(c *conn) bool { // the writer takes a frame, writes it and reports it
-		c.queue = append(c.queue, frameOf("x"))
-		require.True(t, c.takeNext(0))
-		quietly := c.out.busy
-		s.mu.Lock()
-		c.reportSentLocked(1)
-		s.mu.Unlock()
-		return quietly
-	}
-	answer := func(c *conn) bool { // the reader reports an answer, and is about to read the next
-		c.received(nil)
-		return c.in.quiet.busy
-	}
-	assert.False(t, c.in.quiet.busy)
-	assert.False(t, write(c), "the only one")
-	assert.False(t, answer(c), "none is expected")
-	assert.False(t, write(c))
-	assert.True(t, write(c), "another was not answered")
-	assert.True(t, write(other), "on another connection")
-	assert.True(t, answer(other))
-	assert.True(t, write(other))
-	assert.True(t, answer(c))
-	assert.True(t, answer(c))
-	assert.False(t, answer(other), "the last")
-	assert.False(t, write(c))
-	assert.True(t, write(other))
+	a, b := connOf(1, here), connOf(2, there)
+	send := func(c *conn, f protocol.Frame) bool { s.Send(c.node.ID, 7, f); return s.calm.quiet() }
+	answer := func(c *conn) bool { c.received(nil); return s.calm.quiet() }
+	x := frameOf("x").frame
 
-	other.becomeGone()
-	assert.False(t, answer(c), "the other's will not come")
-	assert.Zero(t, s.underWay)
-	s.mu.Lock()
-	s.sentLocked(other, &queuedFrame{id: 7}) // written by the owner while the connection ended
-	s.mu.Unlock()
-	assert.Zero(t, s.underWay)
-	assert.False(t, write(c))
+	assert.False(t, send(a, x))
+	assert.False(t, send(b, x), "the owner has not decided yet")
+	assert.True(t, s.calm.watch())
+	assert.True(t, s.calm.quiet())
+	assert.False(t, answer(a), "one is left")
+	assert.True(t, send(a, x))
+	assert.True(t, send(a, x))
+	assert.True(t, answer(b))
+	assert.False(t, answer(a))
+	assert.False(t, answer(a))
+	assert.Zero(t, s.calm.expected.Load())
+	assert.False(t, answer(a), "one too many")
+	assert.Zero(t, s.calm.expected.Load())
+	assert.False(t, s.calm.watch())
 
-	assert.Nil(t, newQuietWriter(&recordingConn{}))
-	plain := newQuietReader(&recordingConn{})
-	assert.Nil(t, plain.raw, "no socket of the system's")
+	oneWay := x
+	oneWay.NotifySent = true
+	assert.False(t, send(a, oneWay))
+	assert.Zero(t, s.calm.expected.Load(), "it has no answer")
+	b.quiet = false
+	assert.False(t, send(b, x))
+	assert.Zero(t, s.calm.expected.Load(), "of no connection that can be quiet")
+
+	send(a, x)
+	send(a, x)
+	assert.True(t, s.calm.watch())
+	assert.True(t, s.calm.quiet())
+	a.becomeGone()
+	assert.False(t, s.calm.quiet())
+	assert.False(t, send(a, x), "refused")
+	assert.Zero(t, s.calm.expected.Load())
+
+	assert.Nil(t, newQuietWriter(&recordingConn{}, &s.calm))
+	plain := &recordingConn{}
+	assert.Same(t, plain, newQuietReader(plain, &s.calm), "no socket of the system's")
+}
+
+// A frame of no more than maxAtOnce may be written quietly, a larger one may not; both are written whole, the first in spite of what was written of it before.
+func TestWhatIsWrittenQuietly(t *testing.T) {
+	here, there := sockets(t)
+	w := newFrameWriter(here, calmly(true), byteCount{})
+	for _, size := range []int{1, 100, maxAtOnce - 1, maxAtOnce, maxAtOnce + 1, 3 * maxAtOnce} {
+		f := frameOf("one and ", string(make([]byte, size-min(size, len("one and ")))))
+		if size < len("one and ") {
+			f = frameOf("x")
+		}
+		f.done = size / 2
+		go func() { _, _ = io.CopyN(io.Discard, there, int64(size-f.done)) }() // ends when all has arrived
+		n, err := w.write([]queuedFrame{f})
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		assert.EqualValues(t, size-f.done, w.quiet.n, "%d", size)
+		assert.Equal(t, size <= maxAtOnce, w.quiet.short, "%d", size)
+	}
+}
+
+// While answers are expected the owner looks up every 10 ms, so that the runtime's monitor does; it sleeps on, to the end of its time, and otherwise does not look up at all.
+func TestOwnerNaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewTCPSelector(TCPConfig{})
+		begin := time.Now()
+		polled := make(chan time.Duration)
+		poll := func(timeout time.Duration) {
+			go func() { s.Poll(begin, timeout); polled <- time.Since(begin) }() // ends when what is below has happened
+			synctest.Wait()
+		}
+		after := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+		s.calm.expected.Store(2)
+		assert.False(t, s.calm.quiet())
+		poll(25 * time.Millisecond)
+		assert.True(t, s.calm.quiet())
+		assert.Equal(t, 25*time.Millisecond, <-polled)
+
+		poll(-1)
+		after(15 * time.Millisecond)
+		s.calm.expected.Store(0)
+		assert.True(t, s.calm.watched.Load())
+		after(5*time.Millisecond - 1)
+		assert.True(t, s.calm.watched.Load())
+		after(1)
+		assert.False(t, s.calm.watched.Load())
+		s.calm.expected.Store(2)
+		after(time.Hour)
+		assert.False(t, s.calm.quiet(), "the owner sleeps on")
+		s.Wakeup()
+		assert.Equal(t, 45*time.Millisecond+time.Hour, <-polled)
+
+		poll(time.Minute)
+		after(monitorNap)
+		s.Wakeup()
+		assert.Equal(t, 45*time.Millisecond+time.Hour+monitorNap, <-polled)
+	})
 }
 
 func TestQuietAllocations(t *testing.T) {
 	here, there := sockets(t)
-	r, w := newQuietReader(there), newQuietWriter(here)
-	r.busy = true
+	r, w := newQuietReader(there, calmly(true)), newQuietWriter(here, calmly(true))
 	bufs, b := make([][]byte, 2), make([]byte, 10)
 	n := testing.AllocsPerRun(100, func() {
 		bufs[0], bufs[1] = b[:5], b[5:]
-		if _, err := w.write(bufs); err != nil {
+		if _, err := w.write(bufs, true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Read(b); err != nil {

@@ -32,7 +32,7 @@ func FuzzSetup(f *testing.F) {
 		used := allocated(func() func() {
 			c := &conn{sel: &TCPSelector{cfg: TCPConfig{}.withDefaults()}}
 			c.in = newFrameReader(bytes.NewReader(stream), defaultMaxResponseSize, byteCount{})
-			c.out = newFrameWriter(discard{}, byteCount{})
+			c.out = newFrameWriter(discard{}, &calm{}, byteCount{})
 			return func() {
 				versions, err := c.negotiate()
 				if err != nil {

@@ -99,12 +99,13 @@ type TCPSelector struct {
 	timer *time.Timer
 	shut  bool
 
-	mu       sync.Mutex // guards the fields below, and those that conn names
-	events   []Event
-	free     [][]byte // payload buffers to use again
-	polls    uint64   // how often Poll took the events
-	full     []*conn  // readers that wait for the next Poll
-	underWay int      // requests that were written and not answered, on connections that are not gone
+	calm calm
+
+	mu     sync.Mutex // guards the fields below, and those that conn names
+	events []Event
+	free   [][]byte // payload buffers to use again
+	polls  uint64   // how often Poll took the events
+	full   []*conn  // readers that wait for the next Poll
 
 	// woken says that the next, or the current, Poll must return; it is set under mu for an event, so
 	// that a Poll which takes an event also takes its wake-up. A Poll that is about to sleep sets
@@ -175,6 +176,10 @@ func (s *TCPSelector) Send(node, id int32, f protocol.Frame) {
 	}
 	q := queuedFrame{id: id, frame: f}
 	c.oneWay = c.oneWay || f.NotifySent
+	if c.quiet && !f.NotifySent {
+		c.due++
+		s.calm.expected.Add(1)
+	}
 	if c.direct != nil && f.Size <= maxDirect && c.idle && c.state == up && len(c.queue) == 0 {
 		s.mu.Unlock()
 		q.done = c.direct.write(f)
@@ -280,6 +285,34 @@ func (s *TCPSelector) forget(c *conn) {
 
 // wait returns when there is something to return from Poll for, or timeout is over.
 func (s *TCPSelector) wait(timeout time.Duration) {
+	s.sleeping.Store(true)
+	if s.cfg.Turn != nil {
+		s.cfg.Turn.Unlock()
+		defer s.cfg.Turn.Lock()
+	}
+	defer s.sleeping.Store(false)
+	var end time.Time // of timeout, once it was divided
+	for {
+		nap := timeout
+		if s.calm.watch() && (timeout < 0 || timeout > monitorNap) {
+			nap = monitorNap
+			if timeout > 0 && end.IsZero() {
+				end = time.Now().Add(timeout)
+			}
+		}
+		if s.sleep(nap) || nap == timeout {
+			return
+		}
+		if timeout > 0 {
+			if timeout = time.Until(end); timeout <= 0 {
+				return
+			}
+		}
+	}
+}
+
+// sleep reports whether it was ended by a wake-up. A negative timeout is without limit.
+func (s *TCPSelector) sleep(timeout time.Duration) (woken bool) {
 	var over <-chan time.Time
 	if timeout > 0 {
 		if s.timer == nil {
@@ -290,19 +323,14 @@ func (s *TCPSelector) wait(timeout time.Duration) {
 		defer s.timer.Stop()
 		over = s.timer.C
 	}
-	s.sleeping.Store(true)
-	if s.cfg.Turn != nil {
-		s.cfg.Turn.Unlock()
-		defer s.cfg.Turn.Lock()
-	}
-	defer s.sleeping.Store(false)
 	for !s.woken.Load() { // a signal may be left over from an earlier Poll
 		select {
 		case <-s.signal:
 		case <-over:
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // Wakeup implements [Selector]. It signals although a wake-up may be due already: who noted that may have left the signal to an assistant, and this
