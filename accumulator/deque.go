@@ -62,6 +62,7 @@ type deque struct {
 	lastSize  int              // of the last batch closed: its successor's first slab follows it; guarded by mu
 	untold    untold           // guarded by mu
 	signalled bool             // guarded by mu
+	muted     bool             // the sender's; here, where there is room
 
 	// queued is len(), for who has not the lock.
 	queued atomic.Int32
@@ -73,16 +74,15 @@ type deque struct {
 	in         *dequeList // the list it stands in, or nil
 	prev, next *deque
 	node       *node // of the leader as of the last classify; nil: none
-	muted      bool
 	expected   expected
 	gateState  any       // see ProducerBatch.PartitionState
-	retryGen   uint32    // of its entry in the retry heap; older entries are dead
 	lingerEnds time.Time // while in a linger list
 	drained    uint64    // the drain that took a batch last
 	// aheadUntil is when the back-off of the batch ends that was sent last, if that was ahead of others and failed; aheadEpoch is the
 	// leader epoch that it was sent under.
 	aheadUntil time.Time
 	aheadEpoch int32
+	retryGen   uint32 // of its entry in the retry heap; older entries are dead
 }
 
 // expected is what a partition will be looked at for next, to ask for its memory ahead of that, and for nothing else.
