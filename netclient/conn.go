@@ -48,6 +48,7 @@ type conn struct {
 	oneWay  bool          // requests without response were sent: nobody will say that they arrived
 	deaf    bool          // responses are not reported any more
 	sent    uint64        // requests with a response that were reported as sent
+	quiet   bool          // it can be used quietly
 	due     int64         // responses that are counted in sel.calm
 	answers uint64        // responses reported
 	unread  int           // bytes of payload reported since poll number seenAt
@@ -59,8 +60,6 @@ type conn struct {
 	in      frameReader
 	cluster string // what the broker said it belongs to
 	lost    int    // attempts in a row that ended because the broker hung up on ApiVersions, this one included
-
-	quiet bool // set by the dialer: it is a connection that can be used quietly
 
 	out    frameWriter   // set by the dialer; owned by the writer
 	direct *directWriter // set by the dialer; owned by the selector's owner, who uses it while the writer is idle; nil: there is none
@@ -103,7 +102,7 @@ func (c *conn) becomeUp(sock net.Conn, versions *protocol.ApiVersionsResponse) b
 	ok := c.state == connecting
 	signal := false
 	if ok {
-		c.state, c.sock = up, sock
+		c.state, c.sock, c.quiet = up, sock, c.out.quiet != nil
 		s.cfg.Metrics.ConnectionCreationTotal.Add(1) // before the event, so that who sees that finds it counted
 		s.cfg.Metrics.ConnectionCount.Add(1)
 		s.events = append(s.events, Event{Kind: Connected, Node: c.node.ID, Versions: versions, ClusterID: c.cluster})
@@ -361,7 +360,7 @@ func (b byteCount) add(n int) {
 // A frameWriter writes frames to a connection.
 type frameWriter struct {
 	conn  net.Conn
-	tcp   *net.TCPConn // conn, if it is a plain socket: then slices go out by writev, uncopied
+	tcp   *net.TCPConn // conn, if it is a plain socket: then slices go out uncopied, by writev or what does the same
 	quiet *quietWriter // of tcp; nil where there is none
 	count byteCount
 
@@ -415,7 +414,7 @@ func wholeFrames(q []queuedFrame, n int64) int {
 	return len(q)
 }
 
-// vector writes q with writev.
+// vector writes q without copying it together. short says that it is not more than maxAtOnce.
 func (w *frameWriter) vector(q []queuedFrame, short bool) (int64, error) {
 	w.bufs = w.bufs[:0]
 	for i := range q {

@@ -89,7 +89,6 @@ func (c *conn) greet(ctx context.Context, sock net.Conn) (*protocol.ApiVersionsR
 		c.direct = newDirectWriter(plain)
 	}
 	c.out = newFrameWriter(conn, &c.sel.calm, byteCount{&m.OutgoingByteTotal, &node.OutgoingByteTotal})
-	c.quiet = c.out.quiet != nil
 	versions, err := c.negotiate()
 	// The place of SASL is here: handshake and exchange in a line, over c.in and c.out.
 	if err == nil && cfg.AskCluster && c.node.ID >= 0 {

@@ -10,16 +10,16 @@ import (
 )
 
 // Quiet system calls. An ordinary one is announced to Go's scheduler, in case that it takes long; if all processors were idle before, this wakes the
-// runtime's monitor, a thread that looks around every 20 µs from then on, and until all are idle again. Where the brokers are what a producer waits for, that is so
-// at nearly every answer and every request: nearly half of all changes of threads were the monitor's, and a sixth of the CPU time. A call on a socket that does not
+// runtime's monitor, a thread that looks around from then on, every 20 µs at first, until all are idle again. Where the brokers are what a producer waits for, that is so
+// at nearly every answer and every request: nearly half of all changes of threads were the monitor's, and a fifth of the CPU time. A call on a socket that does not
 // wait takes microseconds, and is made here without telling.
 //
 // The monitor is also who takes the processor from a goroutine that computes for more than 10 ms, such as one that an answer has woken, so it must not be left asleep for
-// long: while answers are expected the selector's owner sleeps for at most monitorNap at a time, and the monitor sleeps no longer than until the next timer.
+// long: while several answers are expected the selector's owner sleeps for at most monitorNap at a time, and the monitor sleeps no longer than until the next timer.
 //
-// What is not quiet: calls while no other request is under way, on whatever connection, since there an awake monitor does some good: it keeps a virtual machine's
-// processor from being put to sleep, without which the answer would be told a sixth later. And writes of more than maxAtOnce, which take the better part of a millisecond:
-// the scheduler does well to have others run meanwhile.
+// Not quiet are calls while no other request is under way, on whatever connection, and what the owner writes itself (direct.go), for callers who wait mostly: an awake
+// monitor does some good there. It keeps a virtual machine's processor from being put to sleep, without which the answer would be told a sixth later. Nor are calls for more than
+// maxAtOnce, which may take the better part of a millisecond: the scheduler does well to have others run meanwhile.
 
 // monitorNap is the longest sleep of the owner while calls may be quiet: as long as the scheduler lets a goroutine compute.
 const monitorNap = 10 * time.Millisecond
@@ -30,12 +30,12 @@ type calm struct {
 	watched  atomic.Bool  // the owner, should it sleep, does so for at most monitorNap
 }
 
-// quiet is asked before each call, and has the request that is written or answered among those expected.
+// quiet is asked before each call. The request that is written or answered is among those expected.
 func (c *calm) quiet() bool { return c.watched.Load() && c.expected.Load() > 1 }
 
 // watch decides, for an owner about to sleep, whether calls may be quiet until it decides again.
 func (c *calm) watch() bool {
-	watched := c.expected.Load() > 0
+	watched := c.expected.Load() > 1
 	c.watched.Store(watched)
 	return watched
 }
@@ -97,9 +97,11 @@ func (r *quietReader) Read(b []byte) (int, error) {
 
 // readOnce implements the callback of RawConn.Read; false: there is nothing yet.
 func (r *quietReader) readOnce(fd uintptr) (done bool) {
-	r.n, done, r.err = receive(fd, r.b, r.calm.quiet())
+	r.n, done, r.err = receive(fd, r.b, r.quietly())
 	return done
 }
+
+func (r *quietReader) quietly() bool { return len(r.b) <= maxAtOnce && r.calm.quiet() }
 
 // maxVectors is how many slices one system call takes (IOV_MAX).
 const maxVectors = 1024
@@ -111,7 +113,7 @@ type quietWriter struct {
 	calm *calm
 
 	left  [][]byte
-	short bool
+	short bool // not more than maxAtOnce
 	vecs  vectors
 	n     int64
 	err   error
@@ -129,7 +131,7 @@ func newQuietWriter(conn net.Conn, calm *calm) *quietWriter {
 	return w
 }
 
-// write writes all of bufs, of which it changes the elements, or says how much of it and why no more. What is not short is not written quietly.
+// write writes all of bufs, of which it changes the elements, or says how much of it and why no more. short says that it is not more than maxAtOnce.
 func (w *quietWriter) write(bufs [][]byte, short bool) (int64, error) {
 	w.left, w.short, w.n, w.err = bufs, short, 0, nil
 	err := w.raw.Write(w.try)
@@ -143,6 +145,8 @@ func (w *quietWriter) write(bufs [][]byte, short bool) (int64, error) {
 	return w.n, err
 }
 
+func (w *quietWriter) quietly() bool { return w.short && w.calm.quiet() }
+
 // writeAll implements the callback of RawConn.Write; false: the socket takes no more for the time being.
 func (w *quietWriter) writeAll(fd uintptr) bool {
 	for {
@@ -150,7 +154,7 @@ func (w *quietWriter) writeAll(fd uintptr) bool {
 		if len(w.left) == 0 {
 			return true
 		}
-		n, done, err := w.vecs.send(fd, w.left, w.short && w.calm.quiet())
+		n, done, err := w.vecs.send(fd, w.left, w.quietly())
 		if err == nil && done && n == 0 {
 			err = io.ErrUnexpectedEOF
 		}
@@ -179,10 +183,10 @@ func skip(bufs [][]byte, n int) [][]byte {
 
 // socketError is the error that net would have made of a system call's.
 func socketError(conn net.Conn, op string, err error) error {
-	return &net.OpError{
-		Op: op, Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(),
-		Err: os.NewSyscallError(op, err),
+	if _, ok := err.(syscall.Errno); ok {
+		err = os.NewSyscallError(op, err)
 	}
+	return &net.OpError{Op: op, Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(), Err: err}
 }
 
 // named gives an error of a RawConn, which is of a connection that was closed or ran out of time, the name that it would have otherwise.

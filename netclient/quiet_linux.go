@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// canBeQuiet: the calls below never wait, whatever mode the socket is in that the user's Dial has made. A quiet one that waited would stop the whole process.
+// canBeQuiet: the calls below never wait for the peer, whatever mode the socket is in that the user's Dial has made. A quiet one that did would stop the whole process.
 const canBeQuiet = true
 
 // receive reads what there is; not done: there is nothing yet.

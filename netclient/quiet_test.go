@@ -2,6 +2,8 @@ package netclient
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -176,6 +178,7 @@ func TestWhenQuiet(t *testing.T) {
 	assert.True(t, send(a, x))
 	assert.True(t, answer(b))
 	assert.False(t, answer(a))
+	assert.False(t, s.calm.watch(), "nor will there be one")
 	assert.False(t, answer(a))
 	assert.Zero(t, s.calm.expected.Load())
 	assert.False(t, answer(a), "one too many")
@@ -219,8 +222,54 @@ func TestWhatIsWrittenQuietly(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 		assert.EqualValues(t, size-f.done, w.quiet.n, "%d", size)
-		assert.Equal(t, size <= maxAtOnce, w.quiet.short, "%d", size)
+		assert.Equal(t, size <= maxAtOnce, w.quiet.quietly(), "%d", size)
+
+		r := newQuietReader(there, calmly(true)).(*quietReader)
+		r.b = make([]byte, size)
+		assert.Equal(t, size <= maxAtOnce, r.quietly(), "%d", size)
 	}
+	w.quiet.short = true
+	w.quiet.calm.expected.Store(1)
+	assert.False(t, w.quiet.quietly())
+}
+
+// A connection to a broker is used quietly from the beginning.
+func TestQuietConnection(t *testing.T) {
+	here, there := sockets(t)
+	s := NewTCPSelector(TCPConfig{Dial: func(context.Context, string, string) (net.Conn, error) { return here, nil }})
+	defer s.Shutdown()
+	s.Connect(protocol.Node{ID: 1, Host: "broker", Port: 9092}, 0)
+	answer := func(corr int32, body ...byte) {
+		head := make([]byte, 4)
+		_, err := io.ReadFull(there, head)
+		require.NoError(t, err)
+		_, err = io.ReadFull(there, make([]byte, binary.BigEndian.Uint32(head)))
+		require.NoError(t, err)
+		_, err = there.Write(prefixed(string(append(binary.BigEndian.AppendUint32(nil, uint32(corr)), body...))))
+		require.NoError(t, err)
+	}
+	poll := func() EventKind {
+		for {
+			if _, events := s.Poll(time.Now(), -1); len(events) > 0 {
+				if e := events[len(events)-1]; e.Err != nil {
+					t.Log(e.Err)
+				}
+				return events[len(events)-1].Kind
+			}
+		}
+	}
+	offers := protocol.ApiVersionsResponse{ApiKeys: []protocol.ApiVersion{{ApiKey: protocol.KeyProduce, MaxVersion: 9}}}
+	answer(0, offers.AppendTo(nil, FirstAPIVersions(0))...)
+	require.Equal(t, Connected, poll())
+	c := s.conns[1]
+	assert.True(t, c.quiet)
+	require.NotNil(t, c.out.quiet)
+	assert.Same(t, &s.calm, c.out.quiet.calm)
+	s.Send(1, 7, frameOf(string(prefixed("request"))).frame)
+	assert.EqualValues(t, 1, s.calm.expected.Load())
+	answer(7)
+	require.Equal(t, Received, poll())
+	assert.Zero(t, s.calm.expected.Load())
 }
 
 // While answers are expected the owner looks up every 10 ms, so that the runtime's monitor does; it sleeps on, to the end of its time, and otherwise does not look up at all.

@@ -176,11 +176,11 @@ func (s *TCPSelector) Send(node, id int32, f protocol.Frame) {
 	}
 	q := queuedFrame{id: id, frame: f}
 	c.oneWay = c.oneWay || f.NotifySent
-	if c.quiet && !f.NotifySent {
+	if c.state == up && c.quiet && !f.NotifySent {
 		c.due++
 		s.calm.expected.Add(1)
 	}
-	if c.direct != nil && f.Size <= maxDirect && c.idle && c.state == up && len(c.queue) == 0 {
+	if c.state == up && c.direct != nil && f.Size <= maxDirect && c.idle && len(c.queue) == 0 {
 		s.mu.Unlock()
 		q.done = c.direct.write(f)
 		c.out.count.add(q.done)
