@@ -202,7 +202,7 @@ func (s *stress) run(interrupt func()) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Duration(rng.IntN(30)) * ms):
+			case <-time.After(max(time.Duration(rng.IntN(30))*ms, 1)): // see loop.run for why not 0
 			}
 			s.r.move([]string{orders, "other"}[rng.IntN(2)], int32(rng.IntN(stressPartitions)), []int32{-1, 1, 1, 2, 2}[rng.IntN(5)], epoch)
 			s.l.moved()
