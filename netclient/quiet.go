@@ -18,7 +18,7 @@ import (
 // long: while several answers are expected the selector's owner sleeps for at most monitorNap at a time, and the monitor sleeps no longer than until the next timer.
 //
 // Not quiet are calls while no other request is under way, on whatever connection, and what the owner writes itself (direct.go), for callers who wait mostly: an awake
-// monitor does some good there. It keeps a virtual machine's processor from being put to sleep, without which the answer would be told a sixth later. Nor are calls for more than
+// monitor does some good there. It keeps a virtual machine's processor from being put to sleep, without which the answer would be told 10 to 15 % later. Nor are calls for more than
 // maxAtOnce, which may take the better part of a millisecond: the scheduler does well to have others run meanwhile.
 
 // monitorNap is the longest sleep of the owner while calls may be quiet: as long as the scheduler lets a goroutine compute.

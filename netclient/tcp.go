@@ -99,7 +99,7 @@ type TCPSelector struct {
 	timer *time.Timer
 	shut  bool
 
-	calm calm
+	calm calm // asked by readers and writers, decided by the owner
 
 	mu     sync.Mutex // guards the fields below, and those that conn names
 	events []Event
