@@ -21,7 +21,7 @@ type Gate interface {
 }
 
 // Drain takes batches for one request to a node: the first of each partition that is ready there, in turn,
-// up to maxBytes (a lone larger batch still goes, S-79), and appends them to dst. g may be nil. The
+// up to maxBytes (a lone larger batch still goes, S-79) and to what the way to the node holds, and appends them to dst. g may be nil. The
 // sender's.
 //
 // A partition that was passed over for want of room keeps its turn; one that was served goes to the end
@@ -33,6 +33,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 	}
 	a.s.drains++
 	n.cut = n.cut && !a.mayFly(n)
+	maxBytes = int(min(int64(maxBytes), n.requestLimit()))
 	total, first := 0, len(dst)
 	far := n.ready.at(prefetch.Ahead) // stays ahead of the first, which alone is taken out meanwhile
 	for k := n.ready.n; k > 0 && a.mayFly(n); k-- {

@@ -21,6 +21,7 @@ type node struct {
 	inFlight int
 	flight   int64 // memory of the batches that were drained for it and have not come back
 	cut      bool  // what the last drain left would fill another request, going by the mean size of what it took
+	pipe     int64 // see SetPipe; 0: not known
 	grown    int64 // so many bytes of filled slabs make its open batches sendable before linger: the request is large enough
 
 	// For the availability time-out: when it last had data and could take it, or only had data (SND-10).
@@ -358,7 +359,7 @@ func (a *RecordAccumulator) readyWhenGrown(n *node) {
 		return
 	}
 	waiting := n.share.waiting.Load() > 0
-	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < n.grown || n.inFlight > 0) {
+	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < n.grown || n.inFlight > 0 && n.flight >= n.pipe) {
 		return
 	}
 	// Those with filled slabs are what made up the bytes; the others go on collecting.
@@ -551,8 +552,13 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 			closed, grown = 0, min(n.grown, n.share.hard.Load())
 		default:
 			closed = wakeBytes
-			if a.holds(n) {
+			switch {
+			case a.pipeFull(n): // the answer is the next event
+				closed = never
+			case a.holds(n):
 				grown = wakeBytes
+			case n.flight < n.pipe:
+				grown = n.grown
 			}
 		}
 		n.share.wakeClosed.Store(closed)

@@ -21,6 +21,9 @@ const (
 	shareRecords = 512
 	// shareCeiling bounds the growth for large records and long round trips.
 	shareCeiling = 1 << 20
+	// leastPipe is how much may be on its way before another request goes, however near a node is. A request takes three quarters at most: there are two, so that there
+	// is one to go on with when the other is answered, and not more than caches hold. Five requests of 1 MiB cost a fifth more CPU with large records.
+	leastPipe = 1 << 20
 	// wakeBytes is how much must be ready for a node that has requests in flight before the sender is
 	// woken for it; its answers wake the sender anyway.
 	wakeBytes = 64 << 10
@@ -161,6 +164,24 @@ func (a *RecordAccumulator) SetShare(node int32, soft, hard int64) {
 	n.share.setLimits(soft, hard)
 }
 
+// SetPipe tells how much on its way to a node is certain to keep it busy; 0: that is not known. The sender's.
+func (a *RecordAccumulator) SetPipe(node int32, bytes int64) { a.s.node(node).pipe = bytes }
+
+// PipeFull reports whether so much is on its way to a node that more would only wait there. The sender's.
+func (a *RecordAccumulator) PipeFull(node int32) bool { return a.pipeFull(a.s.node(node)) }
+
+func (a *RecordAccumulator) pipeFull(n *node) bool {
+	return n.pipe > 0 && n.flight >= max(leastPipe, n.pipe)
+}
+
+// requestLimit is how large a request may be at most.
+func (n *node) requestLimit() int64 {
+	if n.pipe == 0 {
+		return math.MaxInt
+	}
+	return max(leastPipe, n.pipe) / 4 * 3
+}
+
 // ShareFor is the soft bound for a healthy node with so many bytes under way on average, and records of such a size: a fixed bound would starve
 // long round trips. What is to be compressed keeps the processors busy enough.
 func (a *RecordAccumulator) ShareFor(underWay, recordSize float64) int64 {
@@ -168,7 +189,7 @@ func (a *RecordAccumulator) ShareFor(underWay, recordSize float64) int64 {
 	if a.cfg.Codec == protocol.CodecNone {
 		least = min(max(least, int64(shareRecords*recordSize)), max(least, 2*int64(a.cfg.BatchSize)))
 	}
-	return min(max(least, int64(underWay*2/5)), shareCeiling)
+	return min(max(least, int64(underWay)), shareCeiling)
 }
 
 // AppendsWait reports whether an append waits for the node's share. The sender's.

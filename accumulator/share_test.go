@@ -399,8 +399,8 @@ func TestShareFor(t *testing.T) {
 		want                 int64
 	}{
 		{16 * kib, protocol.CodecNone, 0, 0, shareFloor},
-		{16 * kib, protocol.CodecNone, 600 * kib, 100, shareFloor},
-		{16 * kib, protocol.CodecNone, 1024 * kib, 100, 1 << 20 * 2 / 5},
+		{16 * kib, protocol.CodecNone, 300 * kib, 100, shareFloor},
+		{16 * kib, protocol.CodecNone, 600 * kib, 100, 600 * kib},
 		{16 * kib, protocol.CodecNone, 10 << 20, 100, shareCeiling},
 		{16 * kib, protocol.CodecNone, 0, 10 * kib, shareFloor},
 		{512 * kib, protocol.CodecNone, 0, 100, shareFloor},
@@ -455,6 +455,104 @@ func TestWorthAnotherForFew(t *testing.T) {
 	assert.False(t, r.a.WorthAnother(1))
 	r.put(0, 64*kib)
 	assert.True(t, r.a.WorthAnother(1))
+}
+
+// Once it is known what keeps a node busy, neither a request nor what is on its way is much more; a node that is near has two requests.
+func TestPipe(t *testing.T) {
+	const record = 200 * kib
+	setup := func(pipe int64) *rig {
+		r := newRig(t, withBatch(256*kib), withPool(64<<20))
+		leaders := make([]int32, 20)
+		for p := range leaders {
+			leaders[p] = 1
+		}
+		r.lead(orders, leaders...)
+		for p := range leaders {
+			r.put(int32(p), record)
+		}
+		r.ready()
+		r.a.SetPipe(1, pipe)
+		return r
+	}
+	for _, tt := range []struct {
+		pipe     int64
+		request  int // batches
+		requests int // until the way is full; 0: it never is
+	}{
+		{0, 10, 0},
+		{1, leastPipe * 3 / 4 / record, 2},
+		{leastPipe, leastPipe * 3 / 4 / record, 2},
+		{2000 * kib, 7, 2},
+	} {
+		r := setup(tt.pipe)
+		var all [][]*ProducerBatch
+		for range 2 {
+			require.False(t, r.a.PipeFull(1), "%+v", tt)
+			all = append(all, r.drainUpTo(1, 10*record+kib))
+			assert.Len(t, all[len(all)-1], tt.request, "%+v", tt)
+		}
+		assert.Equal(t, tt.requests == 2, r.a.PipeFull(1), "%+v", tt)
+		r.completeAll(all[0])
+		assert.False(t, r.a.PipeFull(1), "%+v", tt)
+		r.completeAll(all[1])
+	}
+
+	r := newRig(t, withBatch(1<<20), withPool(64<<20))
+	r.lead(orders, 1)
+	r.a.SetPipe(1, 1)
+	r.put(0, 1000*kib)
+	assert.Len(t, r.drain(1), 1, "a lone larger batch goes as ever")
+}
+
+// Behind a request in flight, what lingers is sent before its time as soon as it is enough for another request, but only while the way has room; and the sender is woken for it.
+func TestPipeTakesWhatHasGrown(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		pipe int64
+		goes bool
+	}{{"room", 300 * kib, true}, {"no room", 100 * kib, false}, {"not known", 0, false}} {
+		r := newRig(t, withBatch(1<<20), withPool(64<<20), withLinger(time.Hour))
+		r.lead(orders, 1, 1)
+		r.put(0, 150*kib)
+		r.put(1, 1)
+		r.a.BeginFlush()
+		require.Len(t, r.drain(1), 2)
+		r.a.EndFlush()
+		r.busy[1] = 1
+		r.ready()
+		r.a.SetPipe(1, tt.pipe)
+		r.sleep(time.Hour)
+		wakes := r.wakes.Load()
+		for range 20 {
+			r.put(1, 15*kib)
+		}
+		assert.Equal(t, tt.goes, r.wakes.Load() > wakes, tt.name)
+		r.a.Awake()
+		assert.Equal(t, tt.goes, len(r.readyNodes()) > 0, tt.name)
+	}
+}
+
+// A node whose way is full wakes the sender for nothing: its answer does.
+func TestFullPipeLetsSleep(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		r := newRig(t, withBatch(256*kib), withPool(64<<20))
+		r.lead(orders, 1, 1, 1, 1)
+		for p := range int32(4) {
+			r.put(p, 250*kib)
+		}
+		require.Len(t, r.drain(1), 4)
+		r.busy[1] = 1
+		r.ready()
+		if full {
+			r.a.SetPipe(1, 1)
+		}
+		require.Equal(t, full, r.a.PipeFull(1))
+		r.sleep(time.Hour)
+		wakes := r.wakes.Load()
+		r.put(3, 250*kib)
+		r.put(3, 250*kib)
+		assert.Equal(t, full, r.wakes.Load() == wakes)
+	}
 }
 
 // EXT-01: a partition whose batches the broker refuses for the time being holds up itself, not the other partitions of its

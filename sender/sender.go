@@ -314,13 +314,25 @@ const maxHold = 100 * time.Millisecond
 
 // sendTo sends a node what it can take. It returns when there may be more to send by the passing of time alone; zero: only an event brings that.
 func (s *Sender) sendTo(node int32, now time.Time) time.Time {
+	f := s.flow(node)
 	for s.client.CanSend(node, now) {
-		if s.client.InFlightCount(node) > 0 && !s.acc.WorthAnother(node) {
+		limit, alone := s.cfg.MaxRequestSize, s.client.InFlightCount(node) == 0
+		full := !alone && s.acc.PipeFull(node)
+		if f.isStale(now) {
+			f.probe = f.probe || full
+			if alone {
+				limit = min(limit, probeSize)
+			}
+		}
+		if full || !alone && f.probe {
+			return time.Time{} // answers are on their way
+		}
+		if !alone && !s.acc.WorthAnother(node) {
 			if s.cfg.Linger == 0 {
 				return time.Time{} // the answer on its way sends what has come together until then
 			}
 			// So it does where it is not far. Over a long way, or one that is not known yet, what has lingered waits no longer than that again.
-			f, hold := s.flow(node), s.cfg.Linger
+			hold := s.cfg.Linger
 			if f.minRTT != 0 && f.minRTT <= s.cfg.Linger {
 				hold = max(hold, maxHold)
 			}
@@ -336,7 +348,7 @@ func (s *Sender) sendTo(node int32, now time.Time) time.Time {
 			s.refuse(node, err, now)
 			break
 		}
-		s.drained = s.acc.Drain(s.drained[:0], node, s.cfg.MaxRequestSize, now, s.gate)
+		s.drained = s.acc.Drain(s.drained[:0], node, limit, now, s.gate)
 		if len(s.drained) == 0 {
 			break
 		}
