@@ -353,13 +353,14 @@ func (a *RecordAccumulator) rehome(now time.Time) {
 }
 
 // readyWhenGrown makes open batches sendable before their time when enough has come together for a
-// request, or when appends wait for the node's share or are refused for it: lingering would only make them wait.
+// request, or when appends wait for the node's share or are refused for it: lingering would only make them wait. Behind a request in flight
+// the answer has time, unless the way has room for more and the share is full: appends that can go elsewhere do not wait for it.
 func (a *RecordAccumulator) readyWhenGrown(n *node) {
 	if n.linger.n == 0 || !n.canSend {
 		return
 	}
 	waiting := n.share.waiting.Load() > 0
-	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < n.grown || n.inFlight > 0 && n.flight >= n.pipe) {
+	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < n.grown || n.inFlight > 0 && (n.flight >= n.pipe || !n.share.full(true))) {
 		return
 	}
 	// Those with filled slabs are what made up the bytes; the others go on collecting.
@@ -558,7 +559,7 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 			case a.holds(n):
 				grown = wakeBytes
 			case n.flight < n.pipe:
-				grown = n.grown
+				grown = n.share.limit.Load()
 			}
 		}
 		n.share.wakeClosed.Store(closed)

@@ -504,13 +504,18 @@ func TestPipe(t *testing.T) {
 	assert.Len(t, r.drain(1), 1, "a lone larger batch goes as ever")
 }
 
-// Behind a request in flight, what lingers is sent before its time as soon as it is enough for another request, but only while the way has room; and the sender is woken for it.
+// Behind a request in flight, what lingers is sent before its time when the share is full, but only while the way has room; and the sender is woken for it.
 func TestPipeTakesWhatHasGrown(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		pipe int64
-		goes bool
-	}{{"room", 300 * kib, true}, {"no room", 100 * kib, false}, {"not known", 0, false}} {
+		name        string
+		pipe, share int64
+		goes        bool
+	}{
+		{"room", 300 * kib, 250 * kib, true},
+		{"room, but not full", 300 * kib, 310 * kib, false},
+		{"no room", 100 * kib, 250 * kib, false},
+		{"not known", 0, 250 * kib, false},
+	} {
 		r := newRig(t, withBatch(1<<20), withPool(64<<20), withLinger(time.Hour))
 		r.lead(orders, 1, 1)
 		r.put(0, 150*kib)
@@ -521,9 +526,12 @@ func TestPipeTakesWhatHasGrown(t *testing.T) {
 		r.busy[1] = 1
 		r.ready()
 		r.a.SetPipe(1, tt.pipe)
+		r.a.SetShare(1, tt.share, 32<<20)
+		r.put(1, 10*kib)
+		r.ready()
 		r.sleep(time.Hour)
 		wakes := r.wakes.Load()
-		for range 20 {
+		for range 17 {
 			r.put(1, 15*kib)
 		}
 		assert.Equal(t, tt.goes, r.wakes.Load() > wakes, tt.name)
