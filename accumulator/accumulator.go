@@ -40,6 +40,8 @@ type Config struct {
 	StickyThreshold int  // bytes after which unkeyed records move on to another partition
 	Stripes         int  // how many partitions unkeyed records may go to at a time, where goroutines would wait for each other; 0: one
 	Adaptive        bool // weigh partitions by their queues (partitioner.adaptive.partitioning.enable)
+	// LeastPipe is how many bytes may be on their way to a node before another request goes, however near it is, once it is known how near. 0: 1 MiB.
+	LeastPipe int64
 	// AvailabilityTimeout excludes partitions of nodes that could take nothing for so long from the
 	// choice of unkeyed records; 0: never (partitioner.availability.timeout.ms).
 	AvailabilityTimeout time.Duration
@@ -122,6 +124,9 @@ func New(cfg Config) *RecordAccumulator {
 	}
 	cfg.BatchSize = max(cfg.BatchSize, 1)
 	cfg.Stripes = max(cfg.Stripes, 1)
+	if cfg.LeastPipe <= 0 {
+		cfg.LeastPipe = leastPipe
+	}
 	if cfg.StickyThreshold <= 0 {
 		cfg.StickyThreshold = cfg.BatchSize
 	}
@@ -616,7 +621,7 @@ func (b *ProducerBatch) reset() {
 	b.attempts, b.forgiven, b.troubled, b.retryAt, b.drained = 0, 0, time.Time{}, time.Time{}, time.Time{}
 	b.leaderEpoch, b.dirty = 0, false
 	b.stamped, b.producer, b.sequence, b.sends, b.inFlight, b.ahead, b.out = false, protocol.ProducerID{}, 0, 0, false, false, outcome{}
-	b.lostAt, b.sentTo, b.lent = time.Time{}, nil, 0
+	b.lostAt, b.sentTo, b.lent, b.lentWire = time.Time{}, nil, 0, 0
 	b.mayBeWritten, b.unanswered, b.tainted, b.Mark, b.lastError, b.lastMessage = false, false, false, 0, nil, ""
 	b.prev, b.next, b.listed = nil, nil, false
 }

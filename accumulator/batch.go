@@ -96,6 +96,7 @@ type ProducerBatch struct {
 	sends        int     // frames that may still be read by a writer
 	sentTo       *node   // whose flight holds its memory; nil: none's
 	lent         int64   // how much that is
+	lentWire     int64   // and how many bytes in a request
 	out          outcome // its verdict; immutable once Done
 
 	// Incomplete list; guarded by incomplete.mu.

@@ -33,7 +33,7 @@ func (a *RecordAccumulator) Drain(dst []*ProducerBatch, nodeID int32, maxBytes i
 	}
 	a.s.drains++
 	n.cut = n.cut && !a.mayFly(n)
-	maxBytes = int(min(int64(maxBytes), n.requestLimit()))
+	maxBytes = int(min(int64(maxBytes), a.requestLimit(n)))
 	total, first := 0, len(dst)
 	far := n.ready.at(prefetch.Ahead) // stays ahead of the first, which alone is taken out meanwhile
 	for k := n.ready.n; k > 0 && a.mayFly(n); k-- {
@@ -88,6 +88,8 @@ func (a *RecordAccumulator) takesOff(b *ProducerBatch, n *node) {
 	for _, s := range b.slabs {
 		b.lent += int64(cap(s))
 	}
+	b.lentWire = int64(b.size)
+	n.wire += b.lentWire
 	n.flight += b.lent
 	a.s.flight += b.lent
 }
@@ -95,8 +97,9 @@ func (a *RecordAccumulator) takesOff(b *ProducerBatch, n *node) {
 func (a *RecordAccumulator) landed(b *ProducerBatch) {
 	if n := b.sentTo; n != nil {
 		n.flight -= b.lent
+		n.wire -= b.lentWire
 		a.s.flight -= b.lent
-		b.sentTo, b.lent = nil, 0
+		b.sentTo, b.lent, b.lentWire = nil, 0, 0
 	}
 }
 

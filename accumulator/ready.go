@@ -16,10 +16,11 @@ type node struct {
 	ready  dequeList // something is to be sent now
 	linger dequeList // an open batch that may still wait, by the time its wait ends
 
-	canSend  bool // as the client said at the beginning of the iteration
+	canSend  bool // a request could go now, as far as client and sender know
 	wasFull  bool // its share was, for those that may not wait, when open batches were looked at last
 	inFlight int
 	flight   int64 // memory of the batches that were drained for it and have not come back
+	wire     int64 // and their bytes in requests
 	cut      bool  // what the last drain left would fill another request, going by the mean size of what it took
 	pipe     int64 // see SetPipe; 0: not known
 	grown    int64 // so many bytes of filled slabs make its open batches sendable before linger: the request is large enough
@@ -90,7 +91,7 @@ type ReadyResult struct {
 	UnknownLeader []string
 }
 
-// SetNode tells what the client knows of a node: whether a request could go to it now, and how many are
+// SetNode tells of a node whether a request could go to it now, if there is one to be made (false: an answer or time comes first), and how many are
 // in flight. To be called before Ready for each of Nodes. The sender's.
 func (a *RecordAccumulator) SetNode(id int32, canSend bool, inFlight int) {
 	n := a.s.node(id)
@@ -354,13 +355,13 @@ func (a *RecordAccumulator) rehome(now time.Time) {
 
 // readyWhenGrown makes open batches sendable before their time when enough has come together for a
 // request, or when appends wait for the node's share or are refused for it: lingering would only make them wait. Behind a request in flight
-// the answer has time, unless the way has room for more and the share is full: appends that can go elsewhere do not wait for it.
+// what lingers can wait for the answer, unless the way has room for more and the share is full: appends that can go elsewhere then do, and nobody waits.
 func (a *RecordAccumulator) readyWhenGrown(n *node) {
 	if n.linger.n == 0 || !n.canSend {
 		return
 	}
 	waiting := n.share.waiting.Load() > 0
-	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < n.grown || n.inFlight > 0 && (n.flight >= n.pipe || !n.share.full(true))) {
+	if n.wasFull = n.share.full(false); !waiting && !n.wasFull && (n.share.unsent.Load() < n.grown || n.inFlight > 0 && (n.wire >= n.pipe || !n.share.full(true))) {
 		return
 	}
 	// Those with filled slabs are what made up the bytes; the others go on collecting.
@@ -553,12 +554,9 @@ func (a *RecordAccumulator) PrepareSleep(now, until time.Time) bool {
 			closed, grown = 0, min(n.grown, n.share.hard.Load())
 		default:
 			closed = wakeBytes
-			switch {
-			case a.pipeFull(n): // the answer is the next event
-				closed = never
-			case a.holds(n):
+			if a.holds(n) {
 				grown = wakeBytes
-			case n.flight < n.pipe:
+			} else if n.wire < n.pipe {
 				grown = n.share.limit.Load()
 			}
 		}

@@ -21,8 +21,8 @@ const (
 	shareRecords = 512
 	// shareCeiling bounds the growth for large records and long round trips.
 	shareCeiling = 1 << 20
-	// leastPipe is how much may be on its way before another request goes, however near a node is. A request takes three quarters at most: there are two, so that there
-	// is one to go on with when the other is answered, and not more than caches hold. Five requests of 1 MiB cost a fifth more CPU with large records.
+	// leastPipe is Config.LeastPipe's default. A request takes three quarters at most, so that a node that is kept busy has two: there is one to go on with when the other
+	// is answered, and not more than caches hold. Five requests of 1 MiB cost a fifth more CPU with large records.
 	leastPipe = 1 << 20
 	// wakeBytes is how much must be ready for a node that has requests in flight before the sender is
 	// woken for it; its answers wake the sender anyway.
@@ -164,23 +164,25 @@ func (a *RecordAccumulator) SetShare(node int32, soft, hard int64) {
 	n.share.setLimits(soft, hard)
 }
 
-// SetPipe tells how much on its way to a node is certain to keep it busy; 0: that is not known. The sender's.
+// SetPipe tells how much on its way to a node should keep it busy; 0: that is not known. The sender's.
 func (a *RecordAccumulator) SetPipe(node int32, bytes int64) { a.s.node(node).pipe = bytes }
 
 // PipeFull reports whether so much is on its way to a node that more would only wait there. The sender's.
-func (a *RecordAccumulator) PipeFull(node int32) bool { return a.pipeFull(a.s.node(node)) }
-
-func (a *RecordAccumulator) pipeFull(n *node) bool {
-	return n.pipe > 0 && n.flight >= max(leastPipe, n.pipe)
+func (a *RecordAccumulator) PipeFull(node int32) bool {
+	n := a.s.node(node)
+	return n.pipe > 0 && n.wire >= max(a.cfg.LeastPipe, n.pipe)
 }
 
-// requestLimit is how large a request may be at most.
-func (n *node) requestLimit() int64 {
+// requestLimit is how large a request to n may be at most.
+func (a *RecordAccumulator) requestLimit(n *node) int64 {
 	if n.pipe == 0 {
 		return math.MaxInt
 	}
-	return max(leastPipe, n.pipe) / 4 * 3
+	return max(a.cfg.LeastPipe, n.pipe) / 4 * 3
 }
+
+// ProbeSize is how large a request may be that is to measure the way to its node rather than itself.
+func (a *RecordAccumulator) ProbeSize() int { return int(a.cfg.LeastPipe / 8) }
 
 // ShareFor is the soft bound for a healthy node with so many bytes under way on average, and records of such a size: a fixed bound would starve
 // long round trips. What is to be compressed keeps the processors busy enough.

@@ -7,14 +7,15 @@ import (
 
 // flow is what the sender measures of a node, to bound what may wait for it.
 type flow struct {
-	canSend  bool // as of refreshNodes
+	canSend  bool // as of refreshNodes: the client could, and nothing is to be waited for first
 	inFlight int
 	sent     time.Time     // when the last request was
 	answer   time.Time     // when the last answer came
 	progress time.Time     // of its last answer, or of the request that ended an idle time
 	minRTT   time.Duration // least time of a request; 0: none measured
 	rttSince time.Time     // when it was measured
-	probe    bool          // a request is to go by itself, to measure it anew
+	probeDue bool          // a request is to go by itself, to measure it anew
+	paused   bool          // nothing was on its way for long: the window is to begin with the next answer
 	bytes    int64         // acknowledged in the window
 	records  int64         // of them
 	window   time.Time     // when it began
@@ -24,9 +25,9 @@ type flow struct {
 
 const (
 	flowWindow = 100 * time.Millisecond
-	// rttMemory is how long the least time of a request counts: routes change. Then it is that of the next one which had the way for itself and was small: it would measure others, and itself.
+	// rttMemory is how long the least time of a request counts: routes change. Then a request measures it anew that has the way for itself and is small: what was queued
+	// before it would count, and a large one's own transfer. If none gets to for as long again, the next one's time has to do.
 	rttMemory = 10 * time.Second
-	probeSize = 128 << 10
 	// pipeFactor is how many times bandwidth x round trip may be on its way. With twice that, which is what a steady stream needs, a quarter to two fifths of the records a second
 	// were lost over ways of 0.5 and 2 ms: the bandwidth is measured between pauses.
 	pipeFactor = 4
@@ -46,11 +47,18 @@ func (s *Sender) flow(node int32) *flow {
 	return f
 }
 
-// answered takes an answer's time and size into account. probe: the request was small and went by itself, because minRTT was stale.
-func (f *flow) answered(now time.Time, rtt time.Duration, bytes, records int, probe bool) {
+// answered takes an answer's time and size into account. measures: the request was small and went by itself, because minRTT was stale.
+func (f *flow) answered(now time.Time, rtt time.Duration, bytes, records int, measures bool) {
 	f.answer, f.progress = now, now
-	if rtt > 0 && (f.minRTT == 0 || rtt <= f.minRTT || probe) {
-		f.minRTT, f.rttSince, f.probe = rtt, now, false
+	if rtt > 0 && (f.minRTT == 0 || rtt <= f.minRTT || measures || now.Sub(f.rttSince) > 2*rttMemory) {
+		f.minRTT, f.rttSince = rtt, now
+	}
+	if measures {
+		f.probeDue = false
+	}
+	if f.paused {
+		f.bytes, f.records, f.window, f.paused = 0, 0, now, false // the pause says nothing of the bandwidth
+		return
 	}
 	f.bytes += int64(bytes)
 	f.records += int64(records)
@@ -65,7 +73,7 @@ func (f *flow) isStale(now time.Time) bool { return now.Sub(f.rttSince) > rttMem
 // underWay is how much is on its way on average if nothing waits.
 func (f *flow) underWay() float64 { return f.rate * f.minRTT.Seconds() }
 
-// pipe is how much on its way is certain to keep the node busy; 0: not known.
+// pipe is how much on its way should keep the node busy; 0: not known.
 func (f *flow) pipe() int64 {
 	if f.rate == 0 {
 		return 0
@@ -73,7 +81,16 @@ func (f *flow) pipe() int64 {
 	return max(int64(pipeFactor*f.underWay()), 1)
 }
 
-// steer sets how much may be on its way and how much may wait unsent for each node, after refreshNodes. It returns when to look again, for those who wait.
+// waits reports whether the node's next request waits for an answer: enough is on its way, or one is to have the way for itself. A batch that is a request and fills the way by
+// itself is not enough: nothing would go on while its answer comes.
+func (s *Sender) waits(node int32, f *flow, now time.Time) bool {
+	n := s.client.InFlightCount(node)
+	full := n > 1 && s.acc.PipeFull(node)
+	f.probeDue = f.probeDue || full && f.isStale(now)
+	return full || n > 0 && f.probeDue
+}
+
+// steer sets how much may wait unsent for each node, after refreshNodes. It returns when to look again, for those who wait.
 func (s *Sender) steer(now time.Time) (next time.Time) {
 	nodes := s.acc.Nodes()
 	snapshot := s.md.Snapshot()
@@ -118,7 +135,6 @@ func (s *Sender) steer(now time.Time) (next time.Time) {
 				}
 			}
 		}
-		s.acc.SetPipe(id, f.pipe())
 		s.acc.SetShare(id, soft, left)
 	}
 	return next

@@ -24,7 +24,7 @@ type produceRequest struct {
 	bytes    int
 	records  int
 	found    []*accumulator.ProducerBatch // by the partitions of the answer, in its order
-	probe    bool                         // it measures the node's minRTT anew
+	measures bool                         // its node's minRTT anew
 	released bool
 	answered bool
 }
@@ -90,9 +90,10 @@ func (s *Sender) send(node int32, version int16, now time.Time) {
 	}
 	s.cfg.Metrics.RecordsPerRequest.Observe(int64(r.records))
 	f := s.flow(node)
-	f.sent, r.probe = now, false
+	f.sent, r.measures = now, false
 	if s.client.InFlightCount(node) == 0 {
-		f.progress, r.probe = now, f.isStale(now)
+		f.progress, r.measures = now, f.isStale(now)
+		f.paused = f.paused || now.Sub(f.answer) >= flowWindow
 	}
 	s.client.Send(netclient.Request{
 		Node: node, API: protocol.KeyProduce, Version: version, CorrelationID: corr,
@@ -169,11 +170,11 @@ func (r *produceRequest) HandleResponse(resp *netclient.Response) {
 			s.landed(b)
 			s.acknowledged(b, -1, -1, resp.Now)
 		}
-		s.flow(r.node).answered(resp.Now, resp.Now.Sub(resp.SentAt), r.bytes, r.records, r.probe)
+		s.flow(r.node).answered(resp.Now, resp.Now.Sub(resp.SentAt), r.bytes, r.records, r.measures)
 	default:
 		rtt := resp.Now.Sub(resp.SentAt)
 		s.cfg.Metrics.RequestLatency.ObserveDuration(rtt)
-		s.flow(r.node).answered(resp.Now, rtt, r.bytes, r.records, r.probe)
+		s.flow(r.node).answered(resp.Now, rtt, r.bytes, r.records, r.measures)
 		if err := r.answer(resp); err != nil {
 			// An answer that cannot be right ends the connection; what it was about is then in doubt.
 			err = fmt.Errorf("produce response of node %d: %w", r.node, err)

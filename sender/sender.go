@@ -300,11 +300,12 @@ func (s *Sender) work(now time.Time) time.Duration {
 	return timeout
 }
 
-// refreshNodes notes, and tells the accumulator, which nodes could take a request.
+// refreshNodes notes, and tells the accumulator, which nodes could take a request, and how much keeps them busy.
 func (s *Sender) refreshNodes(now time.Time) {
 	for _, id := range s.acc.Nodes() {
 		f := s.flow(id)
-		f.canSend, f.inFlight = s.client.CanSend(id, now), s.client.InFlightCount(id)
+		s.acc.SetPipe(id, f.pipe())
+		f.canSend, f.inFlight = s.client.CanSend(id, now) && !s.waits(id, f, now), s.client.InFlightCount(id)
 		s.acc.SetNode(id, f.canSend, f.inFlight)
 	}
 }
@@ -316,16 +317,12 @@ const maxHold = 100 * time.Millisecond
 func (s *Sender) sendTo(node int32, now time.Time) time.Time {
 	f := s.flow(node)
 	for s.client.CanSend(node, now) {
-		limit, alone := s.cfg.MaxRequestSize, s.client.InFlightCount(node) == 0
-		full := !alone && s.acc.PipeFull(node)
-		if f.isStale(now) {
-			f.probe = f.probe || full
-			if alone {
-				limit = min(limit, probeSize)
-			}
+		if s.waits(node, f, now) {
+			return time.Time{}
 		}
-		if full || !alone && f.probe {
-			return time.Time{} // answers are on their way
+		limit, alone := s.cfg.MaxRequestSize, s.client.InFlightCount(node) == 0
+		if alone && f.isStale(now) {
+			limit = min(limit, s.acc.ProbeSize())
 		}
 		if !alone && !s.acc.WorthAnother(node) {
 			if s.cfg.Linger == 0 {

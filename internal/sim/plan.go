@@ -114,6 +114,7 @@ func Draw(seed uint64, o Options) Plan {
 		p.Assists, p.Callers = false, 0
 	}
 	p.drawConfig(d)
+	p.Config.LeastPipe = pick[int64](stream(seed, 9), 0, 0, 300, 3000, 30_000) // with the default, ways never fill at these rates
 	p.drawSizes(d)
 	p.drawLevels(d)
 	// Volume is what costs time and memory: large records come at a lower rate.
@@ -406,8 +407,8 @@ func (p Plan) String() string {
 	c := &p.Config
 	fmt.Fprintf(&s, "%d+%d brokers (%s, %d replicas, model %d), %d topics, %d partitions, faults for %v",
 		p.Nodes, p.Spares, c.Cluster.Generation.Name, c.Cluster.Replicas, c.Cluster.Model, p.Topics, p.Partitions, p.Faults)
-	fmt.Fprintf(&s, "\nidempotent %v acks %d/%v in flight %d linger %v batch %d buffer %d request timeout %v delivery timeout %v codec %v",
-		p.idempotent(), c.Acks, c.AcksNone, c.MaxInFlight, c.Linger, c.BatchSize, c.BufferMemory, c.RequestTimeout, c.DeliveryTimeout, c.Codec)
+	fmt.Fprintf(&s, "\nidempotent %v acks %d/%v in flight %d linger %v batch %d buffer %d pipe %d request timeout %v delivery timeout %v codec %v",
+		p.idempotent(), c.Acks, c.AcksNone, c.MaxInFlight, c.Linger, c.BatchSize, c.BufferMemory, c.LeastPipe, c.RequestTimeout, c.DeliveryTimeout, c.Codec)
 	fmt.Fprintf(&s, "\n%.0f records/s of %d to %d bytes in bursts of %d, %d who wait for each, latency %v to %v, %d bytes/s, assistants %v\nfaults:",
 		p.Rate, p.MinValue, p.MaxValue, p.Burst, p.Callers, p.MinLatency, p.MaxLatency, p.Bandwidth, p.Assists)
 	for _, k := range p.On() {

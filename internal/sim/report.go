@@ -85,6 +85,7 @@ func (r *Report) Add(o Options, res *Result) {
 	r.bucket("linger, ms", int(max(c.Linger, 0).Milliseconds()), 0, 5, 100, 3000)
 	r.bucket("batch size", c.BatchSize, 1, 300, 2000, 16<<10, 64<<10, 256<<10)
 	r.bucket("buffer, KiB", int(c.BufferMemory>>10), 64, 256, 4<<10, 32<<10)
+	r.bucket("least pipe", int(c.LeastPipe), 0, 300, 3000, 30_000)
 	r.bucket("largest value", p.MaxValue, 20, 300, 3000, 30_000, 300_000)
 	r.bucket("request timeout, ms", int(c.RequestTimeout.Milliseconds()), 300, 1000, 2000, 5000)
 	r.bucket("delivery timeout, s", int(c.DeliveryTimeout.Seconds()), 1, 5, 15, 40, 200)

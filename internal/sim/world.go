@@ -32,6 +32,7 @@ type Config struct {
 	BatchSize       int
 	BufferMemory    int64
 	MaxRequestSize  int
+	LeastPipe       int64 // of the accumulator
 	DeliveryTimeout time.Duration
 	RequestTimeout  time.Duration
 	RetryBackoff    time.Duration
@@ -178,7 +179,7 @@ func New(cfg Config) (*World, error) {
 		Decompress: func(codec protocol.Codec, src []byte, maxSize int) ([]byte, error) {
 			return compress.Decompress(codec, nil, src, maxSize)
 		},
-		Pool: w.Pool, StickyThreshold: sticky, Adaptive: true, Rand: intN,
+		Pool: w.Pool, StickyThreshold: sticky, LeastPipe: cfg.LeastPipe, Adaptive: true, Rand: intN,
 		Now:    w.Selector.Now,
 		Logger: cfg.Logger,
 		Wake:   wake,

@@ -1,0 +1,6 @@
+package sender
+
+import "time"
+
+// MinRTT is the least time of a request to the node, as it is known at present.
+func (s *Sender) MinRTT(node int32) time.Duration { return s.flow(node).minRTT }
