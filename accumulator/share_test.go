@@ -504,6 +504,25 @@ func TestPipe(t *testing.T) {
 	assert.Len(t, r.drain(1), 1, "a lone larger batch goes as ever")
 }
 
+// What fills the way are the bytes of requests, not the memory that holds them: small batches have much more of it.
+func TestPipeIsOfTheWire(t *testing.T) {
+	r := newRig(t, withPool(64<<20), func(c *Config) { c.LeastPipe = 64 * kib })
+	leaders := make([]int32, 100)
+	for p := range leaders {
+		leaders[p] = 1
+	}
+	r.lead(orders, leaders...)
+	for p := range leaders {
+		r.put(int32(p), 100)
+	}
+	r.a.SetPipe(1, 1)
+	batches := r.drain(1)
+	require.Len(t, batches, len(leaders))
+	require.Greater(t, r.a.Flight(1), r.a.cfg.LeastPipe)
+	assert.False(t, r.a.PipeFull(1))
+	r.completeAll(batches)
+}
+
 // Behind a request in flight, what lingers is sent before its time when the share is full, but only while the way has room; and the sender is woken for it.
 func TestPipeTakesWhatHasGrown(t *testing.T) {
 	for _, tt := range []struct {

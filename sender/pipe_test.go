@@ -215,3 +215,15 @@ func TestModerateLoadSeesALongerWay(t *testing.T) {
 	w.Run(25*time.Second, func() bool { return false })
 	assert.Greater(t, w.Sender.MinRTT(1), 90*time.Millisecond)
 }
+
+// A node whose way is full is one that can take nothing, as with all its requests in flight: a silent broker is seen by that.
+func TestFullWayCanTakeNothing(t *testing.T) {
+	l, w := newLine(t, 100<<20, time.Millisecond)
+	l.saturate(t, w, time.Second)
+	require.True(t, w.Settle(time.Minute))
+	require.True(t, w.Sender.CanSend(1))
+	l.delay = time.Hour
+	l.saturate(t, w, 100*time.Millisecond)
+	assert.Equal(t, 2, w.Client.InFlightCount(1))
+	assert.False(t, w.Sender.CanSend(1))
+}
