@@ -79,6 +79,13 @@ func TestNearNodeHasTwoRequests(t *testing.T) {
 		flight, got := l.saturate(t, w, 8*time.Second)
 		assert.LessOrEqual(t, flight, int64(1600<<10), "after %d", i)
 		assert.Greater(t, got, 0.97*perSecond, "after %d", i)
+		alone := 0
+		for _, n := range l.sizes {
+			if n < 400<<10 {
+				alone++
+			}
+		}
+		assert.LessOrEqual(t, alone, 1, "after %d", i)
 	}
 	assert.LessOrEqual(t, w.Acc.Flight(1), int64(1600<<10))
 	require.True(t, w.Settle(time.Minute))
@@ -161,16 +168,16 @@ func TestProbeLetsSleep(t *testing.T) {
 
 // A lone batch that is a request and fills the way by itself is not all that is on its way.
 func TestTwoLargeBatches(t *testing.T) {
-	const perSecond = 100 << 20
-	l := &line{perSecond: perSecond, delay: 5 * time.Millisecond}
+	const perSecond = 50 << 20
+	l := &line{perSecond: perSecond, delay: time.Millisecond}
 	w := newWorld(t, sim.Config{
-		Cluster: testbroker.Config{Nodes: 1, Fault: l.fault}, BatchSize: 1 << 20, MaxRequestSize: 1<<20 + 100<<10, BufferMemory: 32 << 20,
+		Cluster: testbroker.Config{Nodes: 1, Fault: l.fault}, BatchSize: 1 << 20, LeastPipe: 800 << 10, BufferMemory: 32 << 20,
 		RequestTimeout: 30 * time.Second, DeliveryTimeout: 2 * time.Minute,
 	})
 	w.topic("t", 8)
 	require.NoError(t, w.Append("t", 0, nil, []byte("small"), nil))
 	require.True(t, w.Settle(time.Minute))
-	l.size = 1<<20 - 200
+	l.size = 900 << 10
 	l.saturate(t, w, time.Second)
 	_, got := l.saturate(t, w, time.Second)
 	assert.Greater(t, got, 0.95*perSecond)
